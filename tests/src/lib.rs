@@ -6,9 +6,11 @@
 pub mod admin;
 mod binary;
 pub mod calling_app;
+pub mod certificates;
 pub mod classic;
 mod client;
 pub mod content;
+pub mod http2;
 pub mod load;
 pub mod name_server;
 pub mod oracle;

@@ -146,12 +146,11 @@ const HEADS: &[(u16, &str)] = &[
     (400, "GET /\r\n\r\n"),
     (400, "GET / \r\n\r\n"),
     (400, "GET\r\n\r\n"),
-    // Another major version; the cleartext preface of h2 belongs here as long as h2 is not on.
+    // Another major version. The preface of HTTP/2 is served: `http2.rs` has both sides of its switch.
     (505, "GET / HTTP/2.0\r\nHost: a\r\n\r\n"),
     (505, "GET / HTTP/0.9\r\nHost: a\r\n\r\n"),
     (505, "GET / HTTP/3.1\r\nHost: a\r\n\r\n"),
     (505, "GET / HTTP/9.9\r\nHost: a\r\n\r\n"),
-    (505, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
     // Host.
     (400, "GET / HTTP/1.1\r\n\r\n"),
     (400, "GET / HTTP/1.1\r\nX: y\r\n\r\n"),

@@ -27,6 +27,19 @@ pub struct Http2Head<'a, F> {
     pub raw_target: bool,
     /// No body follows.
     pub ended: bool,
+    /// What the listener is.
+    pub listener: ListenerKind,
+    /// Extended CONNECT (RFC 8441).
+    pub connect: Option<ExtendedConnect<'a>>,
+}
+
+/// Extended CONNECT (RFC 8441 §4): the rest of the request is that of a `GET` which offers to switch.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtendedConnect<'a> {
+    /// `:protocol`
+    pub protocol: &'a [u8],
+    /// The nonce of the WebSocket's opening in HTTP/1.1, which this one does not have (RFC 8441 §5).
+    pub key: &'a [u8],
 }
 
 impl RequestHead {
@@ -46,11 +59,14 @@ impl RequestHead {
         &mut self,
         head: Http2Head<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>,
     ) -> Result<(), FaultKind> {
-        let Http2Head { method, authority, path, fields, most_fields, raw_target, ended } = head;
+        let Http2Head { method, authority, path, fields, most_fields, raw_target, ended, listener, connect } =
+            head;
+        // The bytes that follow are the other protocol's.
+        let ended = ended || *method == Method::CONNECT;
         if method.as_str().len() > Limits::METHOD {
             return Err(FaultKind::MethodTooLong);
         }
-        fill_fields(&mut self.fields, authority, fields, most_fields)?;
+        fill_fields(&mut self.fields, authority, fields, most_fields, connect)?;
         let summary = HeadSummary::of(&self.fields, Version::Http11)?;
         match summary.hosts {
             0 => return Err(FaultKind::NoHost),
@@ -69,14 +85,20 @@ impl RequestHead {
         self.empty_body_declared = summary.length == Some(0);
         self.connection = Default::default();
         self.expects_continue = summary.expects_continue && self.body != RequestBody::None;
-        self.upgrade = false;
+        let is_websocket = |connect: ExtendedConnect<'_>| connect.protocol.eq_ignore_ascii_case(b"websocket");
+        self.upgrade = connect.is_some_and(is_websocket);
         self.refusal = match *method {
-            Method::CONNECT => Some(Refusal::Connect),
+            Method::CONNECT if self.upgrade => None,
+            Method::CONNECT if connect.is_some() => Some(Refusal::Protocol),
+            Method::CONNECT if listener == ListenerKind::Origin => Some(Refusal::Connect),
+            Method::CONNECT => None,
             Method::TRACE => Some(Refusal::Trace),
             _ if summary.expects_other => Some(Refusal::Expectation),
             _ => None,
         };
-        self.listener = ListenerKind::Origin;
+        self.listener = listener;
+        // RFC 8441 §5: everything else is as in the GET of HTTP/1.1.
+        let method = if connect.is_some() { &Method::GET } else { method };
         self.method = method.clone();
         self.version = Version::Http11;
         self.target.clear();
@@ -95,6 +117,7 @@ fn fill_fields<'f>(
     authority: Option<&[u8]>,
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
     most: usize,
+    connect: Option<ExtendedConnect<'_>>,
 ) -> Result<(), FaultKind> {
     all.clear();
     if let Some(authority) = authority {
@@ -104,6 +127,9 @@ fn fill_fields<'f>(
     for (name, value) in fields {
         count += 1;
         match name {
+            // Of the opening in HTTP/1.1 only, or about a body that there is not.
+            b"sec-websocket-key" | b"sec-websocket-accept" | b"upgrade" | b"content-length" | b"expect"
+                if connect.is_some() => {}
             b"cookie" => {
                 if !cookies.is_empty() {
                     cookies.extend_from_slice(b"; ");
@@ -124,6 +150,10 @@ fn fill_fields<'f>(
     }
     if !cookies.is_empty() {
         all.push(b"cookie", &cookies);
+    }
+    if let Some(ExtendedConnect { protocol, key }) = connect {
+        all.push(b"upgrade", protocol);
+        all.push(b"sec-websocket-key", key);
     }
     Ok(())
 }
@@ -148,6 +178,8 @@ mod tests {
             most_fields: 4,
             raw_target: false,
             ended,
+            listener: ListenerKind::Origin,
+            connect: None,
         })
         .map(|()| head)
         .map_err(|fault| fault.name())
@@ -188,6 +220,42 @@ mod tests {
         assert_eq!(host(Some("a"), &[("host", "b")]), Err("several_hosts"));
         assert_eq!(host(None, &[]), Err("no_host"));
         assert_eq!(host(Some("u@a"), &[]), Err("bad_host"));
+    }
+
+    #[test]
+    fn an_extended_connect_is_the_get_that_offers_a_websocket() {
+        let fields = [
+            ("sec-websocket-key", "theirs"),
+            ("sec-websocket-version", "13"),
+            ("content-length", "5"),
+            ("origin", "http://a"),
+        ];
+        let filled = |protocol: &'static str, listener| {
+            let mut head = RequestHead::default();
+            let connect = ExtendedConnect { protocol: protocol.as_bytes(), key: b"ours" };
+            let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+            head.fill_http2(Http2Head {
+                method: &Method::CONNECT,
+                authority: Some(b"a.test"),
+                path: b"/chat?x",
+                fields,
+                most_fields: 9,
+                raw_target: false,
+                ended: false,
+                listener,
+                connect: Some(connect),
+            })
+            .map(|()| head)
+        };
+        let head = filled("websocket", ListenerKind::Origin).unwrap();
+        assert_eq!((&head.method, head.path(), head.query()), (&Method::GET, &b"/chat"[..], Some(&b"x"[..])));
+        assert_eq!((head.body, head.refusal, head.upgrade), (RequestBody::None, None, true));
+        assert_eq!(head.upgrade_protocols().collect::<Vec<_>>(), [b"websocket"]);
+        assert_eq!(head.fields.all("sec-websocket-key").collect::<Vec<_>>(), [b"ours"]);
+        assert_eq!(head.fields.first("sec-websocket-version"), Some(&b"13"[..]));
+        assert_eq!(head.fields.first("content-length"), None);
+        let other = filled("connect-udp", ListenerKind::ForwardProxy).unwrap();
+        assert_eq!((other.refusal, other.upgrade), (Some(Refusal::Protocol), false));
     }
 
     #[test]

@@ -215,15 +215,18 @@ pub enum Refusal {
     Trace,
     /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
     Expectation,
+    /// Extended CONNECT for a protocol other than WebSocket (RFC 9220 §3).
+    Protocol,
 }
 
 impl Refusal {
-    /// 405 or 417.
+    /// 405, 417 or 501.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
             Self::Connect | Self::Trace => 405,
             Self::Expectation => 417,
+            Self::Protocol => 501,
         }
     }
 
@@ -234,6 +237,7 @@ impl Refusal {
             Self::Connect => "connect_refused",
             Self::Trace => "trace_refused",
             Self::Expectation => "unknown_expectation",
+            Self::Protocol => "unknown_protocol",
         }
     }
 }

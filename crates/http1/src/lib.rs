@@ -34,7 +34,7 @@ pub use encode::{
 };
 pub use fault::{Fault, FaultKind, Peer};
 pub use fields::Fields;
-pub use from_http2::Http2Head;
+pub use from_http2::{ExtendedConnect, Http2Head};
 pub use head::{
     ConnectionOptions, Normalizations, Refusal, RequestBody, RequestHead, ResponseBody, ResponseHead,
     TargetForm, Version,

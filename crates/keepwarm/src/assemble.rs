@@ -239,7 +239,7 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
             idle: limits.websocket_idle,
             compression: limits.websocket_compression,
         },
-        // Doors speak it (see `run/listeners.rs`).
+        // Set for each listener and door (see `run/listeners.rs`).
         http2: false,
     }
 }
@@ -256,8 +256,9 @@ pub(crate) struct RouteTargets<'p> {
 /// # Errors
 /// A field of a route that cannot be sent; the configuration has checked them before.
 pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>) -> Result<Site, String> {
-    let routes =
-        listen.routes.iter().map(|route| self::route(route, config, targets)).collect::<Result<_, _>>()?;
+    let hsts = listen.tls.as_ref().and_then(|tls| tls.hsts).map(|hsts| hsts.value());
+    let make = |route: &keepwarm_config::Route| self::route(route, config, targets, hsts.as_deref());
+    let routes = listen.routes.iter().map(make).collect::<Result<_, _>>()?;
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect());
     Ok(match logs::access_log(listen)? {
         Some(log) => site.with_access_log(log),
@@ -265,12 +266,23 @@ pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>
     })
 }
 
+/// RFC 6797 §6.1.
+const HSTS: &str = "strict-transport-security";
+
 fn route(
     route: &keepwarm_config::Route,
     config: &Config,
     targets: RouteTargets<'_>,
+    hsts: Option<&str>,
 ) -> Result<Route, String> {
-    let response = template::header_rules(&route.headers);
+    let mut rules = route.headers.clone();
+    // What the route sets itself counts.
+    let sets = |name: &str| rules.set.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
+    if let Some(value) = hsts.filter(|_| !sets(HSTS)) {
+        let text = keepwarm_config::TemplatePiece::Text(value.to_owned());
+        rules.set.push((HSTS.to_owned(), keepwarm_config::Template(vec![text])));
+    }
+    let response = template::header_rules(&rules);
     let (edits, response) = match response.as_ref().and_then(HeaderRules::fixed) {
         Some(edits) => (Some(Arc::new(edits.map_err(|bad| bad.to_string())?)), None),
         None => (None, response),

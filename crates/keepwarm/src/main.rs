@@ -29,6 +29,7 @@ mod sources;
 mod stack;
 mod status;
 mod subjects;
+mod tls;
 mod upstreams;
 mod users;
 mod version;

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::compression::CompressedBody;
 use crate::h1;
-use crate::h1::{Message, WebSocketLimits};
 use crate::h2::ServerStream;
+use crate::websocket::{Message, WebSocketCarrier, WebSocketLimits};
 use crate::{BodyError, BodyProgress, ClientLoss, ConnectionLimits, Request, UNSENT_ENOUGH};
 
 /// One request and the means to respond to it, for every version of HTTP.
@@ -294,7 +294,7 @@ impl Exchange<'_> {
         on!(mut self, stream => stream.poll_flush(cx))
     }
 
-    /// Accepts a WebSocket opening (checked by the caller) with `101` and these fields.
+    /// Accepts a WebSocket opening (checked by the caller) with `101`, over HTTP/2 with 200, and these fields.
     ///
     /// # Errors
     /// An invalid field.
@@ -303,56 +303,38 @@ impl Exchange<'_> {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
         limits: WebSocketLimits,
     ) -> Result<(), BadField> {
-        match &mut self.carrier {
-            ProtocolStream::Http1(stream) => stream.accept_websocket(fields, limits),
-            ProtocolStream::Http2(_) => Err(no_switch()),
-        }
+        on!(mut self, stream => stream.accept_websocket(fields, limits))
     }
 
     /// The next part of a message of an accepted WebSocket. After [`Message::Close`] or an error there is none.
     pub fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, ClientLoss>> {
-        match &mut self.carrier {
-            ProtocolStream::Http1(stream) => stream.poll_message(cx),
-            ProtocolStream::Http2(_) => Poll::Ready(Err(ClientLoss::Closed)),
-        }
+        on!(mut self, stream => stream.poll_message(cx))
     }
 
     /// Sends the next part of a message on an accepted WebSocket; [`Self::poll_flush`] writes it. `false`: it is marked as text, and is not UTF-8; only a
     /// close may follow.
     #[must_use]
     pub fn send_part(&mut self, text: bool, bytes: &[u8], end: bool) -> bool {
-        match &mut self.carrier {
-            ProtocolStream::Http1(stream) => stream.send_part(text, bytes, end),
-            ProtocolStream::Http2(_) => true,
-        }
+        on!(mut self, stream => stream.send_part(text, bytes, end))
     }
 
     /// Closes an accepted WebSocket, once; [`Self::poll_flush`] writes it.
     pub fn send_close(&mut self, code: u16, reason: &str) {
-        match &mut self.carrier {
-            ProtocolStream::Http1(stream) => stream.send_close(code, reason),
-            ProtocolStream::Http2(_) => {}
-        }
+        on!(mut self, stream => stream.send_close(code, reason))
     }
 
     /// Whether this WebSocket has compressed so much that other connections should get their turn. If so, its task has been woken for its next.
     pub fn websocket_turn_is_over(&mut self, cx: &Context<'_>) -> bool {
-        match &mut self.carrier {
-            ProtocolStream::Http1(stream) => stream.websocket_turn_is_over(cx),
-            ProtocolStream::Http2(_) => false,
-        }
+        on!(mut self, stream => stream.websocket_turn_is_over(cx))
     }
 
-    /// Switches to `protocol` with `101` and these fields: from now on bytes are passed, until both sides have ended. Only for a request that offered it
+    /// Switches to `protocol` with `101`, over HTTP/2 with 200 to extended CONNECT, and these fields: from now on bytes are passed, until both sides have ended. Only for a request that offered it
     /// and whose body is done.
     ///
     /// # Errors
     /// An invalid field.
     pub fn begin_tunnel(&mut self, protocol: &[u8], fields: &keepwarm_http1::Fields) -> Result<(), BadField> {
-        match &mut self.carrier {
-            ProtocolStream::Http1(stream) => stream.begin_tunnel(protocol, fields),
-            ProtocolStream::Http2(_) => Err(no_switch()),
-        }
+        on!(mut self, stream => stream.begin_tunnel(protocol, fields))
     }
 
     /// Responds to `CONNECT` with 200 and `Via`: from now on bytes are passed, as after [`Self::begin_tunnel`].
@@ -360,10 +342,7 @@ impl Exchange<'_> {
     /// # Errors
     /// `via` is invalid.
     pub fn begin_connected_tunnel(&mut self, via: &[u8]) -> Result<(), BadField> {
-        match &mut self.carrier {
-            ProtocolStream::Http1(stream) => stream.begin_connected_tunnel(via),
-            ProtocolStream::Http2(_) => Err(no_switch()),
-        }
+        on!(mut self, stream => stream.begin_connected_tunnel(via))
     }
 
     /// Appends the client's bytes of a tunnel to `into`: `Ok(0)` is its end.
@@ -372,29 +351,18 @@ impl Exchange<'_> {
         cx: &mut Context<'_>,
         into: &mut Vec<u8>,
     ) -> Poll<Result<usize, ClientLoss>> {
-        match &mut self.carrier {
-            ProtocolStream::Http1(stream) => stream.poll_tunnel(cx, into),
-            ProtocolStream::Http2(_) => Poll::Ready(Err(ClientLoss::Closed)),
-        }
+        on!(mut self, stream => stream.poll_tunnel(cx, into))
     }
 
     /// Bytes to the client of a tunnel; [`Self::poll_flush`] writes them.
     pub fn send_tunnel(&mut self, bytes: &[u8]) {
-        match &mut self.carrier {
-            ProtocolStream::Http1(stream) => stream.send_tunnel(bytes),
-            ProtocolStream::Http2(_) => {}
-        }
+        on!(mut self, stream => stream.send_tunnel(bytes))
     }
 
     /// When the first byte of the request was read.
     pub fn received(&self) -> Instant {
         on!(self, stream => stream.request.received)
     }
-}
-
-/// HTTP/2 has no `Upgrade` (RFC 9113 §8.6): no request of it offers to switch.
-fn no_switch() -> BadField {
-    BadField { name: "upgrade".to_owned(), reason: keepwarm_http1::BadFieldReason::Name }
 }
 
 /// The known length of a response's body: `stated` among its fields, `given` beside them. The same for every version of HTTP.

@@ -32,13 +32,13 @@ pub use error_response::{
 pub use exchange::Exchange;
 pub use field_edits::FieldEdits;
 pub use folder::{AccessGuard, FileLookup, Folder, OpenFile, RewrittenQuery, Rules, file_name};
-pub use h1::{Message, WebSocketLimits};
 pub use handler::{
     ConnectionInfo, EarlyHints, FieldNames, Forwarded, ForwardingPolicy, Frontend, Handler, LocalAddress,
     Outcome, Request, RequestContext, RequestTimes, RouteContext,
 };
 pub use listener::{
-    ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, serve, stop_listening,
+    ConnectionLimits, ListenerContext, ListenerTls, OpenConnections, StopListening, StopSignal, serve,
+    stop_listening,
 };
 pub use max_forwards::{ALLOW, MAX_FORWARDS, forwards_left, max_forwards, respond_as_final_recipient};
 pub use outcome::{BodyError, BodyProgress, ClientLoss, Refusal, ResponseOutcome};
@@ -51,3 +51,4 @@ pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use refusals::{ERROR_RESPONSES, refuse_misdirected, respond_with_head_refusal};
 pub use response_buffer::ResponseBuffer;
 pub use sendfile::{SendfileField, SendfileRequest, SendfileTarget};
+pub use websocket::{Message, WebSocketLimits};

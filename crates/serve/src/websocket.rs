@@ -9,6 +9,7 @@ mod frame;
 mod incoming;
 mod negotiate;
 mod outgoing;
+mod session;
 #[cfg(test)]
 mod tests;
 mod utf8;
@@ -19,6 +20,8 @@ pub(crate) use frame::{PING, PONG, encode_close, encode_control};
 pub(crate) use incoming::{Incoming, IncomingEvent};
 pub(crate) use negotiate::negotiate;
 pub(crate) use outgoing::Outgoing;
+pub use session::{Message, WebSocketLimits};
+pub(crate) use session::{WebSocketCarrier, WebSocketState, accept_key, is_about_frames};
 
 /// Bytes of a message handed on at once: the maximum of a frame of the worker wire.
 pub(crate) const PART: usize = 64 * 1024;

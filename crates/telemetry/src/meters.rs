@@ -1,10 +1,13 @@
 //! Meters of routes and listeners. A meter is created when a configuration with its route or listener is applied, and lives as long as the process, so that
 //! a reload loses no count; there are as many as routes and listeners were ever configured.
 
+mod handshakes;
+
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use self::handshakes::{HANDSHAKE_FAILURES, HandshakeCells, HandshakeTotals};
 use crate::per_thread::{Histogram, HistogramTotals, PerThread, ThreadCounter};
 
 /// Classes of statuses: `none` is a connection that ended before a response.
@@ -121,6 +124,76 @@ pub struct ListenerCells {
     pub received: ThreadCounter,
     /// Bytes that sockets took for clients.
     pub sent: ThreadCounter,
+    /// TLS handshakes.
+    pub handshakes: HandshakeCells,
+    /// Connections whose client spoke HTTP/2.
+    pub http2: ThreadCounter,
+    /// Streams that clients reset.
+    pub http2_client_resets: ThreadCounter,
+    /// Streams that we reset because of an error.
+    pub http2_our_resets: ThreadCounter,
+    /// Requests refused before a route saw them.
+    pub http2_refused: ThreadCounter,
+    http2_faults: [ThreadCounter; Http2Fault::ALL.len()],
+}
+
+impl ListenerCells {
+    /// Counts an HTTP/2 connection that was ended because of its client.
+    pub fn count_http2_fault(&self, fault: Http2Fault) {
+        if let Some(cell) = self.http2_faults.get(fault as usize) {
+            cell.add(1);
+        }
+    }
+}
+
+/// Why an HTTP/2 connection was ended before its time, by the fault of its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Http2Fault {
+    /// It cancels too many of its requests (CVE-2023-44487).
+    Resets,
+    /// It provokes resets from us (CVE-2025-8671).
+    MadeResets,
+    /// CONTINUATION frames without end (CVE-2024-27316).
+    Continuations,
+    /// PING, SETTINGS, WINDOW_UPDATE, empty or ignored frames without progress (CVE-2019-9512, -9513, -9515, -9518).
+    Chatter,
+    /// A head far above the limit, or DATA in frames that take more memory than they carry.
+    Excess,
+    /// Half of a head for too long.
+    HeadTimeout,
+    /// It takes nothing of what was sent.
+    WriteTimeout,
+    /// A connection error (RFC 9113 §5.4.1): invalid frames, HPACK, flow control.
+    Protocol,
+}
+
+impl Http2Fault {
+    /// All, in the order of their values.
+    pub const ALL: [Self; 8] = [
+        Self::Resets,
+        Self::MadeResets,
+        Self::Continuations,
+        Self::Chatter,
+        Self::Excess,
+        Self::HeadTimeout,
+        Self::WriteTimeout,
+        Self::Protocol,
+    ];
+
+    /// A stable name, for the log and the label.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Resets => "http2_resets",
+            Self::MadeResets => "http2_made_resets",
+            Self::Continuations => "http2_continuations",
+            Self::Chatter => "http2_chatter",
+            Self::Excess => "http2_excess",
+            Self::HeadTimeout => "http2_head_timeout",
+            Self::WriteTimeout => "http2_write_timeout",
+            Self::Protocol => "http2_protocol_error",
+        }
+    }
 }
 
 /// Totals of the connections of a listener.
@@ -140,6 +213,18 @@ pub struct ListenerTotals {
     pub received: u64,
     /// Bytes out.
     pub sent: u64,
+    /// TLS handshakes.
+    pub handshakes: HandshakeTotals,
+    /// Connections of HTTP/2.
+    pub http2: u64,
+    /// Streams of HTTP/2 reset by clients.
+    pub http2_client_resets: u64,
+    /// Streams of HTTP/2 reset by us.
+    pub http2_our_resets: u64,
+    /// Requests of HTTP/2 refused before a route saw them.
+    pub http2_refused: u64,
+    /// HTTP/2 connections ended by each of [`Http2Fault::ALL`].
+    pub http2_faults: [u64; Http2Fault::ALL.len()],
 }
 
 impl ListenerMeter {
@@ -166,6 +251,18 @@ impl ListenerMeter {
             waited: sum(|cells| &cells.waited),
             received: sum(|cells| &cells.received),
             sent: sum(|cells| &cells.sent),
+            handshakes: self.threads.iter().map(|cells| &cells.handshakes).collect(),
+            http2: sum(|cells| &cells.http2),
+            http2_client_resets: sum(|cells| &cells.http2_client_resets),
+            http2_our_resets: sum(|cells| &cells.http2_our_resets),
+            http2_refused: sum(|cells| &cells.http2_refused),
+            http2_faults: std::array::from_fn(|at| {
+                self.threads
+                    .iter()
+                    .filter_map(|cells| cells.http2_faults.get(at))
+                    .map(ThreadCounter::value)
+                    .sum()
+            }),
         }
     }
 }

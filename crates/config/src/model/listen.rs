@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Bind, Conditions, ForwardProxy, Limits, Route, StatusRange, Template};
+use super::{Bind, Conditions, ForwardProxy, Limits, ListenTls, Route, StatusRange, Template};
 
 /// `[listen.NAME]`: addresses, and the routes of the requests that arrive there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,9 +13,13 @@ pub struct Listener {
     pub limits: Limits,
     /// One record per request. `None`: off.
     pub access_log: Option<AccessLog>,
+    /// Serve clients that begin with HTTP/2.
+    pub http2: bool,
     /// Routes in order: the first that matches serves the request, and if none matches, the response is 404. At least
     /// one, unless this is a forward proxy.
     pub routes: Vec<Route>,
+    /// TLS of its connections. `None`: plaintext.
+    pub tls: Option<ListenTls>,
     /// Accept requests for other hosts (absolute form, `CONNECT`). `None`: they are rejected.
     pub forward_proxy: Option<ForwardProxy>,
 }

@@ -10,6 +10,7 @@ mod conditions;
 mod forward_proxy;
 mod limits;
 mod listen;
+mod listen_tls;
 mod net;
 mod rate_limit;
 mod route;
@@ -24,6 +25,7 @@ pub use conditions::{Conditions, PatternSet, Scheme, ValueCondition, ValuePatter
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
 pub use listen::{AccessLog, Listener, LogFormat, RecordTemplate};
+pub use listen_tls::{ClientAuth, Hsts, ListenCertificate, ListenTls, TlsProfile, UnknownNames};
 pub use net::{Bind, Cidr};
 pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};
 pub use route::{Action, EarlyHints, FixedResponse, HeaderRules, HostPattern, PathPattern, Redirect, Route};

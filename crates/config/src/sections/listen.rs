@@ -1,13 +1,14 @@
 use super::compression::COMPRESSION;
 use super::forward_proxy::{self, FORWARD_PROXY};
 use super::limits::LIMITS;
+use super::listen_tls::{LISTEN_TLS, TlsDraft};
 use super::route::{RouteDraft, RouteList};
 use crate::checker::Checker;
 use crate::description::Describe;
 use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
 use crate::model::{AccessLog, Bind, Compression, ForwardProxy, Limits, LogFormat};
 use crate::raw::{Directive, Span, Table, Value};
-use crate::shape::{AccessLogShape, BindAddresses};
+use crate::shape::{AccessLogShape, BindAddresses, Flag};
 
 /// `[listen.NAME]` before the checks of the whole file, with the spans that these checks report.
 pub(crate) struct ListenDraft {
@@ -17,8 +18,10 @@ pub(crate) struct ListenDraft {
     pub(crate) bind: Vec<(Bind, Span)>,
     pub(crate) limits: Limits,
     pub(crate) access_log: Option<AccessLog>,
+    pub(crate) http2: bool,
     pub(crate) forward_proxy: Option<ForwardProxy>,
     pub(crate) compression: Option<Compression>,
+    pub(crate) tls: Option<TlsDraft>,
     pub(crate) routes: Vec<RouteDraft>,
     /// The file has no route, not even an invalid one.
     pub(crate) has_no_route: bool,
@@ -32,8 +35,10 @@ impl ListenDraft {
             bind: Vec::new(),
             limits,
             access_log: Some(AccessLog::new(LogFormat::Text)),
+            http2: true,
             forward_proxy: None,
             compression: None,
+            tls: None,
             routes: Vec::new(),
             has_no_route: true,
         }
@@ -59,6 +64,12 @@ fn check_limits(_: &ListenDraft, table: &Table, _: &Directive, cx: &mut Checker<
 fn check_forward_proxy(listen: &ListenDraft, table: &Table, directive: &Directive, cx: &mut Checker<'_>) {
     if let Some(proxy) = &listen.forward_proxy {
         forward_proxy::check(proxy, &listen.bind, table, directive, cx);
+    }
+}
+
+fn check_tls(listen: &ListenDraft, table: &Table, directive: &Directive, cx: &mut Checker<'_>) {
+    if let Some(tls) = &listen.tls {
+        tls.check(table, directive, cx);
     }
 }
 
@@ -145,8 +156,29 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             ),
             ..Key::LIVE
         },
-        Key::unsupported("tls", "Certificates"),
-        Key::unsupported("http2", "HTTP/2"),
+        Key {
+            name: "tls",
+            brief: "TLS: certificates, versions, certificates of clients",
+            long: "The listener then accepts HTTPS only. A client that speaks HTTP without TLS gets 400.",
+            default: DefaultValue::Words("plaintext"),
+            right: "tls = { cert = \"/etc/ssl/shop.pem\", key = \"/etc/ssl/shop.key\" }",
+            wrong: "tls = true",
+            value: &CheckedSubtable(
+                Subtable(&LISTEN_TLS, |listen: &mut ListenDraft| listen.tls.insert(TlsDraft::default())),
+                check_tls,
+            ),
+            ..Key::LIVE
+        },
+        Key {
+            name: "http2",
+            brief: "Accept HTTP/2 from clients",
+            long: "With TLS, HTTP/2 is offered by ALPN. A plaintext connection that begins with the HTTP/2 preface (prior knowledge, RFC 9113 §3.3) is served as HTTP/2, every other one as HTTP/1. With `false`, HTTP/2 is not offered, and the preface gets 505. `Upgrade: h2c` is always ignored. Doors of upstreams accept both versions without a setting.",
+            default: DefaultValue::Literal("true"),
+            right: "http2 = false",
+            wrong: "http2 = \"off\"",
+            value: &Set(Flag, |listen: &mut ListenDraft, http2| listen.http2 = http2),
+            ..Key::LIVE
+        },
         Key::unsupported("proxy_protocol", "PROXY protocol"),
     ],
 };

@@ -432,7 +432,7 @@ static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "early_hints",
             brief: "Clients that get an app's `103 Early Hints`",
-            long: "`\"auto\"`: clients known to support it, which over HTTP/1.1 are those that send `Sec-Fetch-Mode: navigate` (RFC 8297 §3). `\"always\"`: every HTTP/1.1 client. An HTTP/1.0 client never gets a 1xx response.",
+            long: "`\"auto\"`: clients known to support it: those of HTTP/2, and over HTTP/1.1 those that send `Sec-Fetch-Mode: navigate` (RFC 8297 §3). `\"always\"`: every client of HTTP/1.1 or HTTP/2. An HTTP/1.0 client never gets a 1xx response.",
             default: DefaultValue::Literal("\"auto\""),
             right: "early_hints = \"never\"",
             wrong: "early_hints = \"alwyas\"",

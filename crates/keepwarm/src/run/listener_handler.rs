@@ -1,6 +1,7 @@
 //! The handler of an address: a listener's routes, those behind a forward proxy, or a door.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use keepwarm_config::{AccessLog, Bind, Limits, Listener, Upstream};
 use keepwarm_edge::{Edge, Site};
@@ -23,10 +24,14 @@ pub(super) struct ListenerSettings {
     pub(super) name: String,
     pub(super) limits: Limits,
     pub(super) access_log: Option<AccessLog>,
+    /// Clients that begin with HTTP/2 are served.
+    pub(super) http2: bool,
     /// Names of a door; `None`: any.
     pub(super) names: Option<Vec<String>>,
     pub(super) is_door: bool,
     pub(super) is_proxy: bool,
+    /// The time limit of TLS handshakes; `None`: plaintext.
+    pub(super) tls: Option<Duration>,
 }
 
 /// The settings of a forward proxy.
@@ -51,9 +56,11 @@ impl ListenerSettings {
             name: listen.name.clone(),
             limits: listen.limits.clone(),
             access_log: listen.access_log.clone(),
+            http2: listen.http2,
             names: None,
             is_door: false,
             is_proxy: listen.forward_proxy.is_some(),
+            tls: listen.tls.as_ref().map(|tls| tls.handshake_timeout),
         }
     }
 
@@ -68,9 +75,12 @@ impl ListenerSettings {
             name: format!("upstream.{}", upstream.name),
             limits: limits.clone(),
             access_log: upstream.access_log.clone(),
+            // An app beside us may use HTTP/2 (gRPC does), without a setting.
+            http2: true,
             names,
             is_door: true,
             is_proxy: false,
+            tls: None,
         }
     }
 }

@@ -218,6 +218,8 @@ impl<W: FrameObserver> AsyncWrite for FrameTransport<W> {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let wire = self.get_mut();
         if wire.lingers.is_none() {
+            // What the client still sends is not read as frames.
+            wire.watch.handle_in_head(false);
             wire.transport.shutdown_write();
             ready!(wire.transport.poll_flush(cx))?;
         }

@@ -1,27 +1,41 @@
 //! Follows the frames that pass (RFC 9113 §4.1), without touching them.
 //!
 //! The `h2` crate does not tell what decides whether a request may be retried: which requests the socket took, and the last stream that
-//! a GOAWAY promised to process.
+//! a GOAWAY promised to process. Nor does it know priorities.
+
+use super::priority::PrioritySignal;
 
 /// A client of HTTP/2 sends this first (RFC 9113 §3.4). It is not a frame.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The part of it that is unambiguous: a client that sends this speaks HTTP/2, whatever follows.
 pub const PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0\r\n";
 const HEADER: usize = 9;
-/// Bytes of a payload that are examined: GOAWAY's last stream and code.
+/// Bytes of a payload that are examined: GOAWAY's last stream and code, RST_STREAM's code.
 const LOOKED_AT: usize = 8;
+/// The same of PRIORITY_UPDATE: the stream and the field value.
+const LOOKED_AT_PRIORITY: usize = 4 + PrioritySignal::LONGEST;
 
 /// A frame whose header, and the examined part of its payload, has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameEvent {
-    /// DATA with this many bytes, padding included.
-    Data(usize),
+    /// DATA.
+    Data {
+        /// Its stream.
+        stream: u32,
+        /// Bytes, padding included.
+        length: usize,
+    },
     /// HEADERS of this stream.
     Headers(u32),
     /// A further part of HEADERS.
     Continuation,
     /// RST_STREAM.
-    Reset,
+    Reset {
+        /// Its stream.
+        stream: u32,
+        /// Why (RFC 9113 §7).
+        code: u32,
+    },
     /// PING that is not an acknowledgement.
     Ping,
     /// WINDOW_UPDATE.
@@ -35,16 +49,23 @@ pub enum FrameEvent {
         /// Why (RFC 9113 §7).
         code: u32,
     },
+    /// PRIORITY_UPDATE (RFC 9218 §7.1).
+    PriorityUpdate {
+        /// The stream that it is about; 0: the frame is malformed.
+        stream: u32,
+        /// What it says.
+        signal: PrioritySignal,
+    },
     /// Any other.
     Other,
 }
 
 /// Follows one direction of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Frames {
     /// Bytes before the first frame.
     skip: usize,
-    seen: [u8; HEADER + LOOKED_AT],
+    seen: [u8; HEADER + LOOKED_AT_PRIORITY],
     have: usize,
     /// The header of a first frame has passed.
     begun: bool,
@@ -52,10 +73,16 @@ pub(super) struct Frames {
     in_block: bool,
 }
 
+impl Default for Frames {
+    fn default() -> Self {
+        Self::after(0)
+    }
+}
+
 impl Frames {
     /// Frames that begin after `skip` bytes.
     pub(super) fn after(skip: usize) -> Self {
-        Self { skip, ..Self::default() }
+        Self { skip, seen: [0; HEADER + LOOKED_AT_PRIORITY], have: 0, begun: false, in_block: false }
     }
 
     /// Feeds further bytes, up to a frame after which `each` returns `false`. Returns how many passed.
@@ -101,19 +128,22 @@ impl Frames {
 
     /// Bytes of the current frame to collect.
     fn wanted(&self) -> usize {
-        if self.have >= HEADER && self.kind() == GOAWAY {
-            return HEADER + LOOKED_AT.min(self.length());
+        match self.kind() {
+            _ if self.have < HEADER => HEADER,
+            GOAWAY | RST_STREAM => HEADER + LOOKED_AT.min(self.length()),
+            PRIORITY_UPDATE => HEADER + LOOKED_AT_PRIORITY.min(self.length()),
+            _ => HEADER,
         }
-        HEADER
     }
 
     fn passed(&self) -> FrameEvent {
-        let [.., s0, s1, s2, s3, l0, l1, l2, l3, c0, c1, c2, c3] = self.seen;
+        let [_, _, _, _, _, s0, s1, s2, s3, l0, l1, l2, l3, c0, c1, c2, c3, ..] = self.seen;
         let stream = u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]);
         match self.kind() {
-            DATA => FrameEvent::Data(self.length()),
+            DATA => FrameEvent::Data { stream, length: self.length() },
             HEADERS => FrameEvent::Headers(stream),
-            RST_STREAM => FrameEvent::Reset,
+            // RST_STREAM has the code only. One of another length is a connection error.
+            RST_STREAM => FrameEvent::Reset { stream, code: u32::from_be_bytes([l0, l1, l2, l3]) },
             PING if self.flags() & ACK == 0 => FrameEvent::Ping,
             WINDOW_UPDATE => FrameEvent::WindowUpdate,
             CONTINUATION => FrameEvent::Continuation,
@@ -123,6 +153,14 @@ impl Frames {
                 last: u32::from_be_bytes([l0 & 0x7f, l1, l2, l3]),
                 code: u32::from_be_bytes([c0, c1, c2, c3]),
             },
+            PRIORITY_UPDATE => {
+                let value = self.seen.get(HEADER + 4..self.have).unwrap_or_default();
+                let sound = stream == 0 && self.length() >= 4;
+                FrameEvent::PriorityUpdate {
+                    stream: if sound { u32::from_be_bytes([l0 & 0x7f, l1, l2, l3]) } else { 0 },
+                    signal: PrioritySignal::parse(value),
+                }
+            }
             _ => FrameEvent::Other,
         }
     }
@@ -151,6 +189,7 @@ const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
+const PRIORITY_UPDATE: u8 = 16;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 
@@ -176,14 +215,27 @@ mod tests {
         bytes.extend(frame(DATA, 1, 5, &[]));
         bytes.extend(frame(GOAWAY, 0, 0, &[0x80, 0, 1, 3, 0, 0, 0, 11, b'b', b'y', b'e']));
         bytes.extend(frame(8, 0, 0, &[0; 4]));
+        bytes.extend(frame(RST_STREAM, 0, 5, &[0, 0, 0, 8]));
+        bytes.extend(frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x07u=1, i"));
+        bytes.extend(frame(PRIORITY_UPDATE, 0, 0, &[&[0, 0, 0, 9], [b' '; 200].as_slice()].concat()));
+        bytes.extend(frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 7]));
+        bytes.extend(frame(DATA, 0, 3, b"x"));
         let expected = [
             FrameEvent::Settings,
             FrameEvent::Other,
             FrameEvent::Headers(5),
-            FrameEvent::Data(300),
-            FrameEvent::Data(0),
+            FrameEvent::Data { stream: 5, length: 300 },
+            FrameEvent::Data { stream: 5, length: 0 },
             FrameEvent::GoAway { last: 0x103, code: 11 },
             FrameEvent::WindowUpdate,
+            FrameEvent::Reset { stream: 5, code: 8 },
+            FrameEvent::PriorityUpdate {
+                stream: 7,
+                signal: PrioritySignal { urgency: Some(1), incremental: Some(true) },
+            },
+            FrameEvent::PriorityUpdate { stream: 9, signal: PrioritySignal::default() },
+            FrameEvent::PriorityUpdate { stream: 0, signal: PrioritySignal::default() },
+            FrameEvent::Data { stream: 3, length: 1 },
         ];
         for size in 1..bytes.len() {
             let (mut frames, mut seen) = (Frames::after(PREFACE.len()), Vec::new());

@@ -15,3 +15,9 @@ pub const SEND_BUFFER: usize = 256 * 1024;
 
 /// Bytes of one request's body that may wait to be read; the same for each request of a connection. nginx takes 64 KiB, Envoy 256 MiB.
 pub const BODY_WINDOW: u32 = 256 * 1024;
+
+/// The same on a connection whose bodies were read as fast as they came, and for which [`BODY_WINDOW`] was all that a round trip could carry: 40 MB/s at 100 ms.
+pub const BODY_WINDOW_MOST: u32 = 4 << 20;
+
+/// Bytes of all bodies on a connection that may wait to be read, however large the window of each.
+pub const BODIES_WINDOW: u32 = BODY_WINDOW * STREAMS as u32;

@@ -15,4 +15,3 @@ mod websocket;
 
 pub(crate) use connection::{RequestGuard, serve};
 pub(crate) use stream::Stream;
-pub use websocket::{Message, WebSocketLimits};

@@ -1,6 +1,8 @@
 //! Reads a request's body, and detects that its client has gone.
 
+use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use http::Response;
 use keepwarm_net::h2::head;
@@ -8,6 +10,9 @@ use keepwarm_net::{WaitKind, now};
 
 use super::stream::{Http2ResponseState, ServerStream};
 use crate::{BodyError, BodyProgress, ClientLoss};
+
+/// How long a client has to see a response that came before its upload was complete.
+const EARLY: Duration = Duration::from_secs(1);
 
 impl ServerStream {
     pub(crate) fn poll_body(
@@ -26,6 +31,7 @@ impl ServerStream {
                 into.extend_from_slice(&piece);
                 // Returns room to the client for the bytes read: unread bytes hold it back.
                 let _ = self.body.flow_control().release_capacity(piece.len());
+                self.read.add(piece.len());
             }
             let got = into.len() > before;
             if !self.unread.is_empty() || room == 0 {
@@ -103,6 +109,24 @@ impl ServerStream {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// After an early response: gives the client [`EARLY`] to see it and to stop its upload itself, before the stream is reset with NO_ERROR (RFC 9113 §8.1).
+    /// Some clients, such as curl 7.88, take a reset that comes together with the response for a failure. Nothing is given back to the window meanwhile:
+    /// at most one window is received.
+    pub(super) async fn discard_rest(&mut self) {
+        if self.body.is_end_stream()
+            || self.broken.is_some()
+            || self.state.response != Http2ResponseState::Ended
+        {
+            return;
+        }
+        self.unread.clear();
+        let rest = poll_fn(|cx| {
+            while let Some(Ok(_)) = ready!(self.body.poll_data(cx)) {}
+            Poll::Ready(())
+        });
+        let _ = tokio::time::timeout(EARLY, rest).await;
     }
 
     pub(crate) fn pause_body(&mut self) {

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,13 +15,15 @@ use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use keepwarm_http1::Limits;
 use keepwarm_net::h2::{FrameEvent, FrameObserver, FrameTransport, PREFACE, settings};
-use keepwarm_net::{Deadlines, Io, ReadBuffer, WaitKind, now};
-use keepwarm_telemetry::meters::ListenerCells;
+use keepwarm_net::{Deadlines, ReadBuffer, Transport, WaitKind, now};
+use keepwarm_telemetry::meters::{Http2Fault, ListenerCells};
 use keepwarm_telemetry::panics::catch_future;
 use tokio::time::Instant;
 
-use super::guard::{Misuse, MisuseGuard};
-use super::stream::ServerStream;
+use super::guard::MisuseGuard;
+use super::scheduler::Scheduler;
+use super::stream::{ConnectionParts, ServerStream};
+use super::windows::{BodyWindow, BytesRead};
 use crate::h1::RequestGuard;
 use crate::listener::Activity;
 use crate::{ConnectionInfo, ListenerContext, Refusal};
@@ -36,7 +38,7 @@ const LINGER_BYTES: usize = 16 * 1024;
 
 /// A connection whose client has begun to speak HTTP/2.
 pub(crate) struct NewConnection {
-    pub(crate) io: Io,
+    pub(crate) io: Transport,
     /// The bytes received so far, the preface first.
     pub(crate) read: ReadBuffer,
     pub(crate) peer: Rc<ConnectionInfo>,
@@ -50,22 +52,29 @@ pub(crate) struct NewConnection {
 pub(crate) async fn serve(begun: NewConnection) {
     let NewConnection { io, read, peer, context, cells, activity, opened } = begun;
     if !read.unread().starts_with(PREFACE) {
+        cells.count_http2_fault(Http2Fault::Protocol);
         return refuse(io).await;
     }
+    cells.http2.add(1);
     let watched = Arc::new(ConnectionObserver::new(cells));
     let handshake = Builder::new()
         .initial_window_size(settings::BODY_WINDOW)
-        .initial_connection_window_size(settings::BODY_WINDOW * settings::STREAMS as u32)
+        .initial_connection_window_size(settings::BODIES_WINDOW)
         .max_concurrent_streams(settings::STREAMS as u32)
         .max_header_list_size(Limits::HEADER_BLOCK as u32)
         .max_send_buffer_size(settings::SEND_BUFFER)
-        .handshake(FrameTransport::server(io.into(), read, Arc::clone(&watched)));
+        .enable_connect_protocol()
+        // The guard counts resets; the crate's own limit of 20 would end a browser's connection that cancels a page.
+        .max_pending_accept_reset_streams(settings::STREAMS)
+        .handshake(FrameTransport::server(io, read, Arc::clone(&watched)));
     let Ok(Ok(connection)) = tokio::time::timeout(context.limits.head_timeout, handshake).await else {
         return;
     };
-    let deadlines = Deadlines::new();
+    let (mut connection, deadlines) = (connection, Deadlines::new());
+    let window = BodyWindow::new(connection.ping_pong());
     let mut serving = ConnectionTask {
         connection,
+        window,
         watched,
         peer,
         context,
@@ -75,13 +84,15 @@ pub(crate) async fn serve(begun: NewConnection) {
         opened,
         open: Rc::new(Cell::new(0)),
         served: 0,
+        refused: 0,
         leaving: None,
     };
     poll_fn(|cx| serving.poll(cx)).await;
+    serving.count_refused();
 }
 
 /// Ends a connection whose preface is invalid: a connection error (RFC 9113 §3.4), in the version that its client speaks. Our own preface comes first.
-async fn refuse(mut io: Io) {
+async fn refuse(mut io: Transport) {
     /// Empty SETTINGS; GOAWAY for stream 0 with PROTOCOL_ERROR.
     const REFUSAL: [u8; 26] = [0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     if io.write(&[IoSlice::new(&REFUSAL)]).is_err() {
@@ -100,6 +111,7 @@ async fn refuse(mut io: Io) {
 
 struct ConnectionTask {
     connection: Connection<FrameTransport<ConnectionObserver>, Bytes>,
+    window: BodyWindow,
     watched: Arc<ConnectionObserver>,
     peer: Rc<ConnectionInfo>,
     context: Arc<ListenerContext>,
@@ -110,6 +122,8 @@ struct ConnectionTask {
     /// Requests in progress.
     open: Rc<Cell<usize>>,
     served: u64,
+    /// Heads that came and were refused by the `h2` crate, as counted so far.
+    refused: u64,
     /// When GOAWAY was sent, or later, when a request was last in progress.
     leaving: Option<Instant>,
 }
@@ -121,9 +135,14 @@ impl ConnectionTask {
                 Poll::Ready(Some(Ok((request, respond)))) => self.begin(request, respond),
                 Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(()),
                 Poll::Pending if self.watched.take_misuse() => {
-                    self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    let reason = match self.watched.misuse.get() {
+                        Some(Http2Fault::Protocol) => Reason::PROTOCOL_ERROR,
+                        _ => Reason::ENHANCE_YOUR_CALM,
+                    };
+                    self.connection.abrupt_shutdown(reason);
                     self.leaving.get_or_insert_with(now);
                 }
+                Poll::Pending if self.window.poll_grow(cx, &self.watched.read, &mut self.connection) => {}
                 Poll::Pending => match self.look(cx) {
                     TurnResult::Later => return Poll::Pending,
                     TurnResult::Again => {}
@@ -139,8 +158,12 @@ impl ConnectionTask {
         // The time of the next idle period is separate.
         self.deadlines.set(WaitKind::Read, None);
         let (peer, context) = (Rc::clone(&self.peer), Arc::clone(&self.context));
-        let hints = Arc::clone(&self.watched.hints);
-        let (stream, refusal) = ServerStream::new(request, respond, peer, context, hints);
+        let shared = ConnectionParts {
+            hints: Arc::clone(&self.watched.hints),
+            read: Arc::clone(&self.watched.read),
+            scheduler: Arc::clone(&self.watched.scheduler),
+        };
+        let (stream, refusal) = ServerStream::new(request, respond, peer, context, shared);
         let open = StreamGuard::new(&self.open);
         keepwarm_net::spawn_local(async move {
             let _open = open;
@@ -168,14 +191,16 @@ impl ConnectionTask {
             return TurnResult::Later;
         }
         self.deadlines.set_after(WaitKind::Slow, LOOK);
+        self.count_refused();
         let (limits, idle) = (&self.context.limits, self.open.get() == 0);
         let late = |since: Instant, limit| now().saturating_duration_since(since) >= limit;
         if self.watched.blocked_since().is_some_and(|since| late(since, limits.write_timeout)) {
+            self.cells.count_http2_fault(Http2Fault::WriteTimeout);
             return TurnResult::Over;
         }
         // The limit for a whole head, from its first byte: as in HTTP/1. Until it is whole, no other frame can come.
         if self.watched.in_head_since().is_some_and(|since| late(since, limits.head_timeout)) {
-            self.watched.judge(Err("http2_head_timeout"));
+            self.watched.judge(Err(Http2Fault::HeadTimeout));
         }
         if let Some(since) = self.leaving {
             if !idle {
@@ -201,6 +226,15 @@ impl ConnectionTask {
         TurnResult::Again
     }
 
+    /// Counts heads that the `h2` crate refused, which it does not report: those that came and were not given to us.
+    fn count_refused(&mut self) {
+        let unfinished = u64::from(self.watched.in_head_since().is_some());
+        let heads = self.watched.heads.load(Ordering::Relaxed).saturating_sub(unfinished);
+        let refused = heads.saturating_sub(self.served);
+        self.cells.http2_refused.add(refused.saturating_sub(self.refused));
+        self.refused = self.refused.max(refused);
+    }
+
     /// GOAWAY, twice (RFC 9113 §6.8): requests already sent still get a response.
     fn leave(&mut self) -> TurnResult {
         if self.leaving.is_none() {
@@ -221,12 +255,15 @@ enum TurnResult {
 /// Serves one request. A panic costs that request alone: 500 where nothing of a response was handed over, else RST_STREAM.
 async fn serve_stream(mut stream: ServerStream, refusal: Option<Refusal>) {
     let handler = Arc::clone(&stream.context.handler);
-    let _busy = RequestGuard::new(&stream.context);
+    let busy = RequestGuard::new(&stream.context);
     let responded = {
         let responding = pin!(stream.respond(&*handler, refusal));
         catch_future(responding).await
     };
-    let Err(panic) = responded else { return };
+    let Err(panic) = responded else {
+        drop(busy);
+        return stream.discard_rest().await;
+    };
     let last = pin!(stream.respond_to_panic(&*handler, &panic));
     if let Err(second) = catch_future(last).await {
         second.report("request", None, None);
@@ -253,7 +290,7 @@ impl Drop for StreamGuard {
 struct ConnectionObserver {
     cells: &'static ListenerCells,
     guard: Mutex<MisuseGuard>,
-    misuse: OnceLock<Misuse>,
+    misuse: OnceLock<Http2Fault>,
     told: Mutex<bool>,
     /// Since when the client has taken nothing.
     blocked: Mutex<Option<Instant>>,
@@ -261,6 +298,13 @@ struct ConnectionObserver {
     in_head: Mutex<Option<Instant>>,
     /// Informational responses not yet taken by the socket.
     hints: Arc<AtomicUsize>,
+    /// Streams that the client has begun, and the last of them.
+    heads: AtomicU64,
+    last_stream: AtomicU32,
+    /// Bytes of bodies that were read.
+    read: Arc<BytesRead>,
+    /// The order of the responses.
+    scheduler: Arc<Scheduler>,
 }
 
 impl ConnectionObserver {
@@ -273,6 +317,10 @@ impl ConnectionObserver {
             blocked: Mutex::new(None),
             in_head: Mutex::new(Some(now())),
             hints: Arc::default(),
+            heads: AtomicU64::new(0),
+            last_stream: AtomicU32::new(0),
+            read: Arc::default(),
+            scheduler: Arc::default(),
         }
     }
 
@@ -281,9 +329,10 @@ impl ConnectionObserver {
         let Some(misuse) = self.misuse.get() else { return false };
         let told = std::mem::replace(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner), true);
         if !told {
+            self.cells.count_http2_fault(*misuse);
             tracing::warn!(
                 name: "http2_misuse",
-                reason = misuse, "client misuses HTTP/2; closing its connection"
+                reason = misuse.name(), "client misuses HTTP/2; closing its connection"
             );
         }
         !told
@@ -297,7 +346,24 @@ impl ConnectionObserver {
         *self.in_head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn judge(&self, verdict: Result<(), Misuse>) -> bool {
+    /// We send GOAWAY: without a verdict of the guard, for an error that the `h2` crate found.
+    fn note_goodbye(&self, code: u32) {
+        if code == 0 || self.misuse.get().is_some() {
+            return;
+        }
+        let fault = match Reason::from(code) {
+            // The crate's own limits.
+            Reason::ENHANCE_YOUR_CALM => Http2Fault::Excess,
+            _ => Http2Fault::Protocol,
+        };
+        self.cells.count_http2_fault(fault);
+        tracing::info!(
+            name: "http2_error",
+            reason = fault.name(), code, "client broke the rules of HTTP/2; closing its connection"
+        );
+    }
+
+    fn judge(&self, verdict: Result<(), Http2Fault>) -> bool {
         if let Err(misuse) = verdict {
             let _ = self.misuse.set(misuse);
         }
@@ -312,6 +378,20 @@ impl FrameObserver for ConnectionObserver {
     }
 
     fn handle_received(&self, passed: FrameEvent) -> bool {
+        match passed {
+            FrameEvent::Reset { stream, .. } => {
+                self.cells.http2_client_resets.add(1);
+                self.scheduler.handle_reset(stream);
+            }
+            FrameEvent::PriorityUpdate { stream: stream @ 1.., signal } => {
+                self.scheduler.update(stream, signal)
+            }
+            // The first head of a stream; another one has its trailers.
+            FrameEvent::Headers(stream) if self.last_stream.fetch_max(stream, Ordering::Relaxed) < stream => {
+                self.heads.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         self.judge(guard.handle_received(passed, now()))
     }
@@ -321,6 +401,15 @@ impl FrameObserver for ConnectionObserver {
             // It may be another head: then one more of the few that may wait is free.
             let _ =
                 self.hints.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+        }
+        match passed {
+            FrameEvent::Data { stream, length } => self.scheduler.handle_sent(stream, length),
+            FrameEvent::Reset { stream, code } => {
+                self.cells.http2_our_resets.add(u64::from(code != 0));
+                self.scheduler.handle_reset(stream);
+            }
+            FrameEvent::GoAway { code, .. } => self.note_goodbye(code),
+            _ => {}
         }
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         self.judge(guard.handle_sent(passed));

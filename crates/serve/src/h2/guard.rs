@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use keepwarm_net::h2::FrameEvent;
+use keepwarm_telemetry::meters::Http2Fault as Misuse;
 use tokio::time::Instant;
 
 /// Resets of a client in [`WINDOW`]: each costs us the start of a request ("rapid reset", CVE-2023-44487). Envoy and nghttp2 have limits of the same kind.
@@ -19,6 +20,10 @@ const CONTINUATIONS: u32 = 8;
 const CHATTER: u32 = 100;
 /// PRIORITY and frames of unknown types, likewise. They only cost reading, and browsers send several for each open stream at once.
 const IGNORED: u32 = 1000;
+/// Bytes of DATA that we send before they count as progress: a client that opens its window byte by byte (CVE-2019-9511) makes a frame of each.
+const PROGRESS: usize = 256;
+/// NO_ERROR (RFC 9113 §7).
+const NO_ERROR: u32 = 0;
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Counts the frames of one connection.
@@ -32,10 +37,9 @@ pub(super) struct MisuseGuard {
     resets_ever: u64,
     our_resets: u32,
     continuations: u32,
+    /// Bytes of DATA sent since the last time that they counted as progress.
+    progress: usize,
 }
-
-/// Why a connection is ended: a stable name.
-pub(super) type Misuse = &'static str;
 
 impl MisuseGuard {
     pub(super) fn new(now: Instant) -> Self {
@@ -48,6 +52,7 @@ impl MisuseGuard {
             resets_ever: 0,
             our_resets: 0,
             continuations: 0,
+            progress: 0,
         }
     }
 
@@ -61,22 +66,29 @@ impl MisuseGuard {
                 self.requests += 1;
                 (self.continuations, self.chatter, self.ignored) = (0, 0, 0);
             }
-            FrameEvent::Data(1..) => (self.chatter, self.ignored) = (0, 0),
+            FrameEvent::Data { length: 1.., .. } => (self.chatter, self.ignored) = (0, 0),
             FrameEvent::Continuation => self.continuations += 1,
-            FrameEvent::Reset => {
+            FrameEvent::Reset { .. } => {
                 self.resets += 1;
                 self.resets_ever += 1;
             }
-            FrameEvent::Data(0) | FrameEvent::Ping | FrameEvent::Settings | FrameEvent::WindowUpdate => {
-                self.chatter += 1
+            FrameEvent::Data { length: 0, .. }
+            | FrameEvent::Ping
+            | FrameEvent::Settings
+            | FrameEvent::WindowUpdate => self.chatter += 1,
+            FrameEvent::GoAway { .. }
+            | FrameEvent::PriorityUpdate { stream: 1.., .. }
+            | FrameEvent::Other => {
+                self.ignored += 1;
             }
-            FrameEvent::GoAway { .. } | FrameEvent::Other => self.ignored += 1,
+            // RFC 9218 §7.1: a connection error.
+            FrameEvent::PriorityUpdate { stream: 0, .. } => return Err(Misuse::Protocol),
         }
         let share = self.requests >= SHARE_FROM && self.resets_ever * 2 > self.requests;
         match () {
-            () if self.continuations > CONTINUATIONS => Err("http2_continuations"),
-            () if self.resets > RESETS || share => Err("http2_resets"),
-            () if self.chatter > CHATTER || self.ignored > IGNORED => Err("http2_chatter"),
+            () if self.continuations > CONTINUATIONS => Err(Misuse::Continuations),
+            () if self.resets > RESETS || share => Err(Misuse::Resets),
+            () if self.chatter > CHATTER || self.ignored > IGNORED => Err(Misuse::Chatter),
             () => Ok(()),
         }
     }
@@ -85,11 +97,19 @@ impl MisuseGuard {
     pub(super) fn handle_sent(&mut self, passed: FrameEvent) -> Result<(), Misuse> {
         match passed {
             // The client reads a response: its WINDOW_UPDATEs are legitimate.
-            FrameEvent::Data(1..) | FrameEvent::Headers(_) => (self.chatter, self.ignored) = (0, 0),
-            FrameEvent::Reset => self.our_resets += 1,
+            FrameEvent::Headers(_) => (self.chatter, self.ignored) = (0, 0),
+            FrameEvent::Data { length, .. } => {
+                self.progress += length;
+                if self.progress >= PROGRESS {
+                    (self.chatter, self.ignored, self.progress) = (0, 0, 0);
+                }
+            }
+            // After a complete response to an upload that nobody reads (RFC 9113 §8.1): no work of ours is lost by it.
+            FrameEvent::Reset { code: NO_ERROR, .. } => {}
+            FrameEvent::Reset { .. } => self.our_resets += 1,
             _ => {}
         }
-        if self.our_resets > OUR_RESETS { Err("http2_made_resets") } else { Ok(()) }
+        if self.our_resets > OUR_RESETS { Err(Misuse::MadeResets) } else { Ok(()) }
     }
 }
 
@@ -112,16 +132,22 @@ mod tests {
         None
     }
 
+    const RESET: FrameEvent = FrameEvent::Reset { stream: 1, code: 8 };
+
+    const fn data(length: usize) -> FrameEvent {
+        FrameEvent::Data { stream: 1, length }
+    }
+
     const SLOWLY: Duration = Duration::from_millis(200);
 
     #[test]
     fn each_kind_of_misuse_has_its_limit() {
         let at_once = |frames: &[FrameEvent]| allowed(frames, Duration::ZERO);
-        assert_eq!(at_once(&[FrameEvent::Headers(1), FrameEvent::Reset]), Some((100, "http2_resets")));
-        assert_eq!(at_once(&[FrameEvent::Ping]), Some((100, "http2_chatter")));
-        assert_eq!(at_once(&[FrameEvent::Settings, FrameEvent::Data(0)]), Some((50, "http2_chatter")));
-        assert_eq!(at_once(&[FrameEvent::Continuation]), Some((8, "http2_continuations")));
-        assert_eq!(at_once(&[FrameEvent::Other]), Some((1000, "http2_chatter")));
+        assert_eq!(at_once(&[FrameEvent::Headers(1), RESET]), Some((100, Misuse::Resets)));
+        assert_eq!(at_once(&[FrameEvent::Ping]), Some((100, Misuse::Chatter)));
+        assert_eq!(at_once(&[FrameEvent::Settings, data(0)]), Some((50, Misuse::Chatter)));
+        assert_eq!(at_once(&[FrameEvent::Continuation]), Some((8, Misuse::Continuations)));
+        assert_eq!(at_once(&[FrameEvent::Other]), Some((1000, Misuse::Chatter)));
     }
 
     #[test]
@@ -131,23 +157,24 @@ mod tests {
             None
         );
         assert_eq!(allowed(&[FrameEvent::Ping, FrameEvent::WindowUpdate], SLOWLY), None);
-        assert_eq!(
-            allowed(&[FrameEvent::Headers(1), FrameEvent::Headers(1), FrameEvent::Reset], SLOWLY),
-            None
-        );
-        assert_eq!(allowed(&[FrameEvent::Data(9), FrameEvent::Data(0)], Duration::ZERO), None);
+        assert_eq!(allowed(&[FrameEvent::Headers(1), FrameEvent::Headers(1), RESET], SLOWLY), None);
+        assert_eq!(allowed(&[data(9), data(0)], Duration::ZERO), None);
     }
 
     #[test]
     fn more_than_half_called_off_is_too_much_however_slowly() {
-        let frames = [
-            FrameEvent::Headers(1),
-            FrameEvent::Headers(1),
-            FrameEvent::Headers(1),
-            FrameEvent::Reset,
-            FrameEvent::Reset,
-        ];
-        assert_eq!(allowed(&frames, SLOWLY).map(|(_, misuse)| misuse), Some("http2_resets"));
+        let frames = [FrameEvent::Headers(1), FrameEvent::Headers(1), FrameEvent::Headers(1), RESET, RESET];
+        assert_eq!(allowed(&frames, SLOWLY).map(|(_, misuse)| misuse), Some(Misuse::Resets));
+    }
+
+    #[test]
+    fn a_window_that_opens_byte_by_byte_is_no_progress() {
+        let now = Instant::now();
+        let mut guard = MisuseGuard::new(now);
+        let round = |guard: &mut MisuseGuard| {
+            guard.handle_sent(data(1)).and_then(|()| guard.handle_received(FrameEvent::WindowUpdate, now))
+        };
+        assert_eq!((0..200).position(|_| round(&mut guard).is_err()), Some(100));
     }
 
     #[test]
@@ -156,8 +183,11 @@ mod tests {
         let mut guard = MisuseGuard::new(now);
         for _ in 0..1000 {
             guard.handle_received(FrameEvent::WindowUpdate, now).unwrap();
-            guard.handle_sent(FrameEvent::Data(1000)).unwrap();
+            guard.handle_sent(data(1000)).unwrap();
         }
-        assert!((0..501).any(|_| guard.handle_sent(FrameEvent::Reset).is_err()));
+        assert!((0..501).any(|_| guard.handle_sent(RESET).is_err()));
+        let mut guard = MisuseGuard::new(now);
+        let early = FrameEvent::Reset { stream: 1, code: NO_ERROR };
+        assert!((0..1000).all(|_| guard.handle_sent(early).is_ok()), "uploads that were refused early");
     }
 }

@@ -3,12 +3,15 @@
 //! `connection` is the life of a connection, `ServerStream` one request on it, and `guard` bounds useless work that a client can cause.
 
 mod body;
+mod connect;
 mod connection;
 mod guard;
 mod response;
+mod scheduler;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 pub(crate) use connection::{NewConnection, serve};
 pub(crate) use stream::ServerStream;

@@ -54,6 +54,14 @@ impl ServerStream {
         if self.state.response != Http2ResponseState::None {
             return Ok(app);
         }
+        // 2xx would accept the WebSocket (RFC 8441 §5), and this is the page of a resource that does not know them.
+        let status = match status {
+            200..=299 if self.state.extended_connect => {
+                self.request.notes.reason.get_or_insert("not_a_websocket");
+                501
+            }
+            status => status,
+        };
         let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
         let length = response_length(app.content_length, length, bodiless, self.state.from_upstream);
         // The same rules on body and length as in HTTP/1; those about the connection do not apply.
@@ -69,6 +77,9 @@ impl ServerStream {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         fill(response.headers_mut(), fields)?;
+        if let Some(priority) = response.headers().get("priority") {
+            self.turns.amend(priority.as_bytes());
+        }
         self.frame(&mut response, &decided, app.has_date);
         self.head = Some(response);
         self.state.status = status;
@@ -164,7 +175,7 @@ impl ServerStream {
 
     /// Bytes queued and not yet taken by the connection.
     pub(crate) fn unsent(&self) -> usize {
-        self.sending.out.len()
+        self.sending.out.len() + self.untaken_frames()
     }
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientLoss>> {
@@ -174,8 +185,9 @@ impl ServerStream {
         if let Err(gone) = self.hand_over_head() {
             return Poll::Ready(Err(gone));
         }
+        self.take_frames();
         let before = self.sending.out.len();
-        let flushed = self.sending.poll_flush(cx);
+        let flushed = self.sending.poll_flush_in_turn(cx, &mut self.turns);
         let taken = before.saturating_sub(self.sending.out.len());
         if taken > 0 {
             self.state.drain_rate.handle_progress(now().into_std(), taken);
@@ -186,10 +198,16 @@ impl ServerStream {
                 Poll::Ready(Err(self.lost(ClientLoss::Reset)))
             }
             Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending if self.deadlines.poll_passed(WaitKind::Write, cx) => {
-                Poll::Ready(Err(self.lost(ClientLoss::TooSlow)))
-            }
             Poll::Pending => {
+                // While more urgent responses are sent, the client is not slow in taking this one.
+                let others = self.turns.taken_of_others();
+                if others > 0 {
+                    self.state.drain_rate.handle_progress(now().into_std(), others);
+                    self.deadlines.set(WaitKind::Write, None);
+                }
+                if self.deadlines.poll_passed(WaitKind::Write, cx) {
+                    return Poll::Ready(Err(self.lost(ClientLoss::TooSlow)));
+                }
                 self.set_write_deadline();
                 Poll::Pending
             }
@@ -224,7 +242,7 @@ impl ServerStream {
 }
 
 /// The fields of a response without those that HTTP/2 expresses otherwise (RFC 9113 §8.2.2), and the length, which is ours.
-fn fill<'a>(
+pub(super) fn fill<'a>(
     map: &mut http::HeaderMap,
     fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<(), BadField> {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
-use http::Response;
-use keepwarm_http1::{Fields, Http2Head, RequestBody, RequestFacts};
+use http::{Method, Response};
+use keepwarm_http1::{ExtendedConnect, Fields, Http2Head, ListenerKind, RequestBody, RequestFacts};
 use keepwarm_net::Deadlines;
 use keepwarm_net::h2::Sending;
 use keepwarm_policy::MinRate;
@@ -16,6 +16,9 @@ use keepwarm_telemetry::RequestId;
 use keepwarm_telemetry::panics::Panic;
 use tokio::time::Instant;
 
+use super::connect::StreamSocket;
+use super::scheduler::{Scheduler, StreamTurns};
+use super::windows::BytesRead;
 use crate::refusals::PANICKED;
 use crate::{
     BodyError, ClientLoss, ConnectionInfo, ConnectionLimits, Exchange, Frontend, ListenerContext, Outcome,
@@ -36,12 +39,22 @@ pub(crate) struct ServerStream {
     /// The head of the response, held until it is known whether anything follows it.
     pub(super) head: Option<Response<()>>,
     pub(super) sending: Sending,
+    pub(super) turns: StreamTurns,
+    pub(super) socket: Option<Box<StreamSocket>>,
     /// Informational responses of the connection not yet taken by its socket.
     pub(super) hints: Arc<AtomicUsize>,
+    pub(super) read: Arc<BytesRead>,
     /// The client is gone, or the stream is.
     pub(super) broken: Option<ClientLoss>,
     /// The handler was given the outcome.
     finished: bool,
+}
+
+/// What the streams of a connection share.
+pub(super) struct ConnectionParts {
+    pub(super) hints: Arc<AtomicUsize>,
+    pub(super) read: Arc<BytesRead>,
+    pub(super) scheduler: Arc<Scheduler>,
 }
 
 /// The progress of both messages.
@@ -65,6 +78,10 @@ pub(crate) struct Http2ExchangeState {
     pub(crate) refused: bool,
     /// The response is an upstream's.
     pub(crate) from_upstream: bool,
+    /// The request opens a WebSocket (RFC 8441).
+    pub(super) extended_connect: bool,
+    /// The DATA of the stream is another protocol's.
+    pub(super) switched: bool,
 }
 
 impl Http2ExchangeState {
@@ -85,6 +102,8 @@ impl Http2ExchangeState {
             drain_rate: MinRate::new(limits.drain_rate, limits.body_grace),
             refused: false,
             from_upstream: false,
+            extended_connect: request.head.upgrade,
+            switched: false,
         }
     }
 }
@@ -114,14 +133,24 @@ impl ServerStream {
         respond: SendResponse<Bytes>,
         peer: Rc<ConnectionInfo>,
         context: Arc<ListenerContext>,
-        hints: Arc<AtomicUsize>,
+        shared: ConnectionParts,
     ) -> (Self, Option<Refusal>) {
         let mut ours = Request::new(peer);
         ours.http2 = true;
         ours.received = Instant::now();
         ours.number = context.next_request_number();
         let (parts, body) = request.into_parts();
-        let ended = body.is_end_stream();
+        let priority = parts.headers.get("priority").map(http::HeaderValue::as_bytes);
+        let ConnectionParts { hints, read, scheduler } = shared;
+        let turns = StreamTurns::new(scheduler, respond.stream_id().as_u32(), priority);
+        let protocol = parts.extensions.get::<h2::ext::Protocol>();
+        let key = protocol.map(|_| opening_key(ours.number));
+        let connect = protocol.zip(key.as_deref());
+        let listener = match context.handler.is_forward_proxy() {
+            true => ListenerKind::ForwardProxy,
+            false => ListenerKind::Origin,
+        };
+        let ended = body.is_end_stream() || parts.method == Method::CONNECT;
         let limits = &context.limits;
         let filled = ours.head.fill_http2(Http2Head {
             method: &parts.method,
@@ -131,6 +160,11 @@ impl ServerStream {
             most_fields: limits.syntax.fields,
             raw_target: limits.syntax.raw_targets,
             ended,
+            listener,
+            connect: connect.map(|(protocol, key)| ExtendedConnect {
+                protocol: protocol.as_str().as_bytes(),
+                key: key.as_bytes(),
+            }),
         });
         let refusal = filled.err().map(|fault| {
             // A partial head is not this request's, and with HEAD, its refusal would be empty.
@@ -150,7 +184,10 @@ impl ServerStream {
             trailers: Fields::new(),
             head: None,
             sending: Sending::default(),
+            turns,
+            socket: None,
             hints,
+            read,
             broken: None,
             finished: false,
         };
@@ -203,8 +240,11 @@ impl ServerStream {
 
     /// Finishes the exchange: hands over the rest of the response.
     async fn finish(&mut self, handler: &dyn Frontend) {
-        if !self.over() {
-            self.abort("handler_gave_up");
+        match self.over() {
+            true => {}
+            // The end of the stream is the end of the tunnel.
+            false if self.state.switched && self.broken.is_none() => self.end(),
+            false => self.abort("handler_gave_up"),
         }
         let flushed = match self.state.response {
             Http2ResponseState::Cut => self.broken.map_or(Ok(()), Err),
@@ -227,6 +267,13 @@ impl ServerStream {
             self.reset(h2::Reason::CANCEL);
         }
     }
+}
+
+/// The nonce of an opening in HTTP/1.1 (RFC 6455 §4.1): 16 bytes that no other request of this process has.
+fn opening_key(number: u64) -> String {
+    let id = RequestId::new(number).to_string();
+    let bytes = data_encoding::HEXLOWER.decode(id.as_bytes()).unwrap_or_else(|_| vec![0; 16]);
+    data_encoding::BASE64.encode(&bytes)
 }
 
 impl std::fmt::Debug for ServerStream {

@@ -1,7 +1,7 @@
 //! A request as a REQUEST frame (`spec/wire.md` §4).
 
 use keepwarm_http1::{HopByHop, RequestBody, Version, percent_decode};
-use keepwarm_serve::{EarlyHints, FieldNames, Request};
+use keepwarm_serve::{FieldNames, Request};
 use keepwarm_wire::encode::{EncodeError, RequestWriter};
 use keepwarm_wire::frame::{RequestStrings, flags};
 
@@ -39,14 +39,7 @@ pub(super) fn encode_request(
         frame.body(body);
         bits |= flags::END;
     }
-    let navigates =
-        || head.fields.first("sec-fetch-mode").is_some_and(|mode| mode.eq_ignore_ascii_case(b"navigate"));
-    let hints = head.version >= Version::Http11
-        && match request.passing().early_hints {
-            EarlyHints::Auto => navigates(),
-            EarlyHints::Always => true,
-            EarlyHints::Never => false,
-        };
+    let hints = head.version >= Version::Http11 && request.takes_early_hints();
     for (bit, set) in [
         (flags::WEBSOCKET, options.websocket),
         (flags::EXPECT, options.expects),

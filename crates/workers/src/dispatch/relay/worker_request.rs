@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use keepwarm_http1::ResponseHead;
 use keepwarm_net::{ClientError, Lease, WaitKind};
 use keepwarm_serve::{
-    Backend, BodyError, BodyProgress, BufferedBody, ClientEnd, ClientLoss, EarlyHints, Exchange, PartResult,
+    Backend, BodyError, BodyProgress, BufferedBody, ClientEnd, ClientLoss, Exchange, PartResult,
     ResponseBuffer, ServerPart, ServerSide, UNSENT_ENOUGH, offered_protocols, pass_informational,
     respond_with_body_error,
 };
@@ -361,17 +361,8 @@ impl<'c, C: Dialect> Backend<'c> for WorkerRequest<'_, '_, 'c, C> {
 /// Passes a 1xx response on, `103` to those alone who may get it from an app.
 fn inform(exchange: &mut Exchange<'_>, head: &ResponseHead) {
     let status = head.status.as_u16();
-    if status == 103 {
-        let request = exchange.request();
-        let mode = request.head.fields.first("sec-fetch-mode").unwrap_or_default();
-        let wanted = match request.passing().early_hints {
-            EarlyHints::Auto => mode.eq_ignore_ascii_case(b"navigate"),
-            EarlyHints::Always => true,
-            EarlyHints::Never => false,
-        };
-        if !wanted {
-            return;
-        }
+    if status == 103 && !exchange.request().takes_early_hints() {
+        return;
     }
     pass_informational(exchange, head, None);
 }
