@@ -192,8 +192,9 @@ impl Site {
         if route.compression.is_some() {
             request.set_compression(route.compression.as_ref());
         }
+        let is_fixed = edits.is_none();
+        request.notes.routed.response_edits = edits.or_else(|| route.edits.clone());
         if let Some(refusal) = refused(route, request) {
-            request.notes.routed.response_edits = edits.or_else(|| route.edits.clone());
             if refusal.status == 413 {
                 exchange.close_after();
             }
@@ -203,11 +204,10 @@ impl Site {
         if route.strip_prefix {
             request.notes.routed.mount = route.path.mount();
         }
-        let is_baked = matches!(route.target, Target::Respond(_) | Target::Redirect(_));
-        request.notes.routed.response_edits = match edits {
-            None if !is_baked => route.edits.clone(),
-            edits => edits,
-        };
+        // They are part of the response already ([`Route::bake`]), and would be added twice.
+        if is_fixed && matches!(route.target, Target::Respond(_) | Target::Redirect(_)) {
+            request.notes.routed.response_edits = None;
+        }
         if let Some(changes) = &route.changes
             && !change(request, changes, &captures)
         {

@@ -13,9 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{
-    self as config, Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers,
-};
+use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
     Changes, Cidr, Files, FixedResponse, HeaderRules, Redirect, Route, SendFiles, Site, Target, TryFiles,
 };
@@ -279,10 +277,10 @@ fn route(
 ) -> Result<Route, String> {
     let mut rules = route.headers.clone();
     // What the route sets itself counts.
-    let sets = |(set, _): &(String, config::Template)| set.eq_ignore_ascii_case(HSTS);
-    if let Some(value) = hsts.filter(|_| !rules.set.iter().any(sets)) {
-        let value = config::Template(vec![config::TemplatePiece::Text(value.to_owned())]);
-        rules.set.push((HSTS.to_owned(), value));
+    let sets = |name: &str| rules.set.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
+    if let Some(value) = hsts.filter(|_| !sets(HSTS)) {
+        let text = keepwarm_config::TemplatePiece::Text(value.to_owned());
+        rules.set.push((HSTS.to_owned(), keepwarm_config::Template(vec![text])));
     }
     let response = template::header_rules(&rules);
     let (edits, response) = match response.as_ref().and_then(HeaderRules::fixed) {
