@@ -1,5 +1,6 @@
 //! A checked configuration as running parts: what the edge, the workers and the listeners are given.
 
+mod files;
 mod htaccess;
 mod logs;
 mod upstream;
@@ -313,7 +314,7 @@ fn target(
             let php = config.app(name).filter(is_php);
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: with_limit(with_files(Arc::new(AppHandler(app)), route, php), route, targets)?,
+                handler: with_limit(with_files(Arc::new(AppHandler(app)), route, php)?, route, targets)?,
             }
         }
         Action::Upstream(name) => {
@@ -325,7 +326,8 @@ fn target(
             }
         }
         Action::Files(folder) => {
-            Target::Files(Arc::new(Files::new(absolute(folder), route.path.mount().len())))
+            let files = Files::new(absolute(folder), route.path.mount().len());
+            Target::Files(Arc::new(files.with_options(files::options(&route.file_options)?)))
         }
         Action::Respond(respond) => Target::Respond(
             FixedResponse::new(
@@ -356,7 +358,11 @@ fn with_limit(
 }
 
 /// The app's handler with the files that are served before and after it.
-fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route, php: Option<&App>) -> Arc<dyn Handler> {
+fn with_files(
+    app: Arc<dyn Handler>,
+    route: &keepwarm_config::Route,
+    php: Option<&App>,
+) -> Result<Arc<dyn Handler>, String> {
     let app = match route.send_files.as_slice() {
         [] => app,
         folders => {
@@ -364,17 +370,18 @@ fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route, php: Option
             Arc::new(SendFiles::new(folders.collect(), app))
         }
     };
-    match &route.try_files {
+    Ok(match &route.try_files {
         None => app,
         Some(folder) => {
-            let mut files = Files::new(absolute(folder), 0);
+            let options = files::options(&route.file_options)?;
+            let mut files = Files::new(absolute(folder), 0).with_options(options);
             if let Some(app) = php {
                 htaccess::tell(&app.name, &absolute(folder));
                 files = files.guarded(app.serve_vendor);
             }
             Arc::new(TryFiles::new(files, app))
         }
-    }
+    })
 }
 
 /// Independent of the working directory.

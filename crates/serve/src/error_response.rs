@@ -42,6 +42,11 @@ pub fn wants_page(head: &RequestHead) -> bool {
         && Format::accepted(head.fields.all("accept")) == Format::Html
 }
 
+/// Whether a client prefers JSON to HTML and text.
+pub fn prefers_json(head: &RequestHead) -> bool {
+    matches!(Format::accepted(head.fields.all("accept")), Format::Json | Format::ProblemJson)
+}
+
 fn respond(
     exchange: &mut Exchange<'_>,
     (status, reason, detail): (u16, &'static str, &str),

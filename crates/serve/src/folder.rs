@@ -9,6 +9,7 @@
 
 mod guard;
 mod htaccess;
+mod list;
 mod name;
 mod package;
 mod rewrite;
@@ -25,6 +26,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 pub use guard::AccessGuard;
 pub use htaccess::Rules;
+pub use list::{FolderEntry, FolderListing};
 pub use name::file_name;
 pub use rewrite::RewrittenQuery;
 

@@ -24,12 +24,14 @@ mod server_exchange;
 mod websocket;
 
 pub use error_response::{
-    ErrorMessage, ErrorResponse, respond_with_body_error, respond_with_error, respond_with_printed,
-    respond_with_refusal, wants_page,
+    ErrorMessage, ErrorResponse, prefers_json, respond_with_body_error, respond_with_error,
+    respond_with_printed, respond_with_refusal, wants_page,
 };
 pub use exchange::Exchange;
 pub use field_edits::FieldEdits;
-pub use folder::{AccessGuard, FileLookup, Folder, OpenFile, RewrittenQuery, Rules, file_name};
+pub use folder::{
+    AccessGuard, FileLookup, Folder, FolderEntry, FolderListing, OpenFile, RewrittenQuery, Rules, file_name,
+};
 pub use h1::{Message, WebSocketLimits};
 pub use handler::{
     ConnectionInfo, EarlyHints, FieldNames, Forwarded, ForwardingPolicy, Frontend, Handler, LocalAddress,

@@ -5,6 +5,7 @@
 
 mod admin;
 mod app;
+mod files;
 mod forward_proxy;
 mod limits;
 mod listen;
@@ -16,6 +17,7 @@ mod upstream;
 
 pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
+pub use files::{FileOptions, ImmutableNames};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
 pub use listen::{AccessLog, Listener, LogFormat};

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::Cidr;
+use super::{Cidr, FileOptions};
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct Route {
     pub abort_on_half_close: bool,
     /// A directory whose files are served before the app is called.
     pub try_files: Option<PathBuf>,
+    /// How the files of the directory are served.
+    pub file_options: FileOptions,
     /// Directories whose files the app may send, each with its prefix of `X-Accel-Redirect`, which begins and ends
     /// with a slash.
     pub send_files: Vec<(String, PathBuf)>,
@@ -187,6 +189,7 @@ impl Route {
             deny: Vec::new(),
             abort_on_half_close: false,
             try_files: None,
+            file_options: FileOptions::default(),
             send_files: Vec::new(),
             rate_limit: None,
         }

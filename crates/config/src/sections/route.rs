@@ -1,3 +1,5 @@
+mod files;
+
 use std::path::PathBuf;
 
 use crate::checker::Checker;
@@ -110,6 +112,7 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
             .help("to serve the files of a directory and nothing else, use `files`")
             .report(cx);
     }
+    files::check(table, cx);
     let responded_here = ["files", "respond", "redirect"].iter().any(|end| table.entry(end).is_some());
     if let Some(entry) = table.entry("rate_limit").filter(|_| responded_here) {
         let message = format!("`{name}` has `rate_limit`, but leads to no app or upstream");
@@ -180,7 +183,7 @@ static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "files",
             brief: "Directory of files to serve",
-            long: "The route's prefix is not part of the file names: with `path = \"/assets/*\"`, `/assets/x.css` is `x.css`. Supports GET and HEAD, conditional requests and ranges; for a directory, `index.html` is sent. Never served: names that begin with a dot (except `/.well-known/`), scripts (`.php`, `.phar` …), and targets of links outside of the directory.",
+            long: "The route's prefix is not part of the file names: with `path = \"/assets/*\"`, `/assets/x.css` is `x.css`. Supports GET and HEAD, conditional requests and ranges; for a directory, its `index` is sent. Never served: names that begin with a dot (except `/.well-known/`), scripts (`.php`, `.phar` …), and targets of links outside of the directory.",
             default: DefaultValue::Words("none"),
             right: "files = \"public/assets\"",
             wrong: "files = \"public/*.css\"",
@@ -209,6 +212,10 @@ static ROUTE: Section<RouteDraft> = Section {
             value: &Set(DirectoryTable, |draft: &mut RouteDraft, folders| draft.route.send_files = folders),
             ..Key::LIVE
         },
+        files::INDEX,
+        files::LISTING,
+        files::IMMUTABLE,
+        files::FILE_HEADERS,
         Key {
             name: "respond",
             brief: "Fixed response: a status, or a table",

@@ -2,6 +2,7 @@
 
 mod app;
 mod directories;
+mod files;
 mod frequency;
 mod headers;
 mod http;
@@ -33,6 +34,7 @@ mod workers;
 
 pub(crate) use app::{EntryPoint, EnvFile, EnvTable, RequestPath};
 pub(crate) use directories::DirectoryTable;
+pub(crate) use files::{FileHeaders, INDEX_NAMES, ImmutableShape};
 pub(crate) use frequency::FREQUENCY;
 pub(crate) use headers::{ResponseHeaders, header_rules};
 pub(crate) use http::{HOSTS, METHODS, PATH, field_name_fault, field_value_is_valid};

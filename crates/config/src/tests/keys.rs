@@ -72,6 +72,9 @@ fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
     if !(in_route && ["app", "upstream", "files", "respond", "redirect"].iter().any(|end| ends(end))) {
         text.push_str("app = \"shop\"\n");
     }
+    if in_route && ["index", "listing", "immutable", "file_headers"].contains(&key) {
+        text.push_str("try_files = \"public\"\n");
+    }
     if section == "listen.public.route" {
         let _ = writeln!(text, "{line}");
     } else if in_route {

@@ -17,7 +17,7 @@ use crate::refusals;
 const BLOCK: usize = 128 * 1024;
 
 /// A response that sends a file.
-pub(super) struct FileResponse {
+pub(super) struct FileResponse<'r> {
     pub(super) file: OpenFile,
     /// Its type, where the fields give none.
     pub(super) content_type: &'static str,
@@ -27,6 +27,8 @@ pub(super) struct FileResponse {
     pub(super) varies: bool,
     /// What an app has said about it; the status is 200, or these are sent with another as they are.
     pub(super) fields: Option<(u16, Vec<SendfileField>)>,
+    /// What the configuration says about it.
+    pub(super) rules: Vec<(&'r [u8], &'r [u8])>,
 }
 
 /// A part of the file, and the bytes that precede it.
@@ -35,7 +37,7 @@ struct RangePart {
     range: Range<u64>,
 }
 
-impl FileResponse {
+impl FileResponse<'_> {
     /// Sends the response.
     pub(super) async fn run(self, exchange: &mut Exchange<'_>) {
         let validators = Validators::of(&self.file.about, SystemTime::now());
@@ -155,6 +157,12 @@ impl FileResponse {
             }
             if block.is_empty() {
                 // It was cut while it was sent: the length is out, and no other bytes will do.
+                let length = self.file.len();
+                tracing::warn!(
+                    name: "file_cut",
+                    path = %exchange.request().path().escape_ascii(), at, length,
+                    "a file became shorter while it was sent: the response is cut"
+                );
                 exchange.abort("file_cut");
                 return false;
             }
@@ -180,13 +188,14 @@ impl FileResponse {
         }
     }
 
-    /// The app's, with their names as it wrote them; without its `Content-Type`, which is the file's.
+    /// The app's, with their names as it wrote them, and those of the configuration; without their `Content-Type`, which is the file's.
     fn app_fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         self.lines().filter(|(name, _)| !is_content_type(name))
     }
 
     fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        self.fields.iter().flat_map(|(_, lines)| lines).map(|(name, value)| (&**name, &**value))
+        let app = self.fields.iter().flat_map(|(_, lines)| lines).map(|(name, value)| (&**name, &**value));
+        app.chain(self.rules.iter().copied())
     }
 
     /// What is said of the file whatever is sent of it.
