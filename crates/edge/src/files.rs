@@ -16,6 +16,7 @@ mod send;
 mod send_files;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod types;
 
 use std::future::Future;

@@ -23,6 +23,17 @@ pub struct Exchange<'c> {
     carrier: ProtocolStream<'c>,
 }
 
+/// The result of sending a part of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileProgress {
+    /// This many bytes were sent.
+    Sent(usize),
+    /// The file ends before them.
+    End,
+    /// They have to be read, and given to [`Exchange::data`].
+    Unsupported,
+}
+
 /// The stream that carries it.
 #[derive(Debug)]
 enum ProtocolStream<'c> {
@@ -263,6 +274,31 @@ impl Exchange<'_> {
     /// once may be held for up to 2 ms, so that both leave together.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientLoss>> {
         on!(mut self, stream => stream.poll_flush(cx))
+    }
+
+    /// Whether bytes of a file can follow in the response without being read ([`Self::poll_send_file`]): in HTTP/1 in plaintext.
+    pub fn sends_files(&self) -> bool {
+        match &self.carrier {
+            ProtocolStream::Http1(stream) => stream.sends_files(),
+            ProtocolStream::Http2(_) => false,
+        }
+    }
+
+    /// Writes queued bytes, and then bytes of a file from `at` on, as many as the client takes now, at most `max`. They are part of the body.
+    ///
+    /// The kernel would wait for bytes that it has to read from a disk: [`crate::OpenFile::is_cached`] tells, before each call.
+    pub fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &crate::OpenFile,
+        at: u64,
+        max: usize,
+    ) -> Poll<Result<FileProgress, ClientLoss>> {
+        keepwarm_net::turn();
+        match &mut self.carrier {
+            ProtocolStream::Http1(stream) => stream.poll_send_file(cx, file.file(), at, max),
+            ProtocolStream::Http2(_) => Poll::Ready(Ok(FileProgress::Unsupported)),
+        }
     }
 
     /// Accepts a WebSocket opening (checked by the caller) with `101` and these fields.

@@ -27,7 +27,7 @@ pub use error_response::{
     ErrorMessage, ErrorResponse, prefers_json, respond_with_body_error, respond_with_error,
     respond_with_printed, respond_with_refusal, wants_page,
 };
-pub use exchange::Exchange;
+pub use exchange::{Exchange, FileProgress};
 pub use field_edits::FieldEdits;
 pub use folder::{
     AccessGuard, FileLookup, Folder, FolderEntry, FolderListing, OpenFile, RewrittenQuery, Rules, file_name,

@@ -1,6 +1,5 @@
 //! A file as a response.
 
-use std::future::poll_fn;
 use std::ops::Range;
 use std::time::SystemTime;
 
@@ -11,10 +10,8 @@ use keepwarm_serve::{Exchange, OpenFile, SendfileField};
 use super::conditions::{ConditionResult, Validators};
 use super::precompressed::Coding;
 use super::ranges::{RangeRequest, parse_range};
+use super::transfer;
 use crate::refusals;
-
-/// Read and sent at a time: bounds the memory of a response.
-const BLOCK: usize = 128 * 1024;
 
 /// A response that sends a file.
 pub(super) struct FileResponse<'r> {
@@ -136,47 +133,12 @@ impl FileResponse<'_> {
         if !exchange.is_head() {
             for part in &parts {
                 exchange.data(&part.before);
-                if !self.send_range(exchange, part.range.clone()).await {
+                if !transfer::send_range(&self.file, exchange, part.range.clone()).await {
                     return;
                 }
             }
         }
         exchange.end();
-    }
-
-    /// `false`: the client has gone, or the file is not what it was; the response is over.
-    async fn send_range(&self, exchange: &mut Exchange<'_>, range: Range<u64>) -> bool {
-        let mut at = range.start;
-        let mut block = Vec::new();
-        while at < range.end {
-            let max = usize::try_from(range.end - at).unwrap_or(BLOCK).min(BLOCK);
-            if let Err(error) = self.file.read(&mut block, at, max).await {
-                tracing::error!(name: "file_read_failed", %error, "cannot read a file");
-                exchange.abort("file_failed");
-                return false;
-            }
-            if block.is_empty() {
-                // It was cut while it was sent: the length is out, and no other bytes will do.
-                let length = self.file.len();
-                tracing::warn!(
-                    name: "file_cut",
-                    path = %exchange.request().path().escape_ascii(), at, length,
-                    "a file became shorter while it was sent: the response is cut"
-                );
-                exchange.abort("file_cut");
-                return false;
-            }
-            at += block.len() as u64;
-            exchange.data(&block);
-            // What is last leaves with the end of the response.
-            if at < range.end
-                && let Err(gone) = poll_fn(|cx| exchange.poll_flush(cx)).await
-            {
-                exchange.abort(gone.name());
-                return false;
-            }
-        }
-        true
     }
 
     /// 304 has the fields of the 200 that a cache needs (RFC 9110 §15.4.5), and no length.
