@@ -86,6 +86,7 @@ fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &
         bind: draft.bind.into_iter().map(|(bind, _)| bind).collect(),
         limits: draft.limits,
         access_log: draft.access_log,
+        error_pages: draft.error_pages,
         routes,
         forward_proxy: draft.forward_proxy,
     }

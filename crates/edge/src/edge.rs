@@ -50,6 +50,7 @@ impl Handler for Edge {
 
 impl Frontend for Edge {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
+        exchange.request_mut().notes.routed.error_pages = self.site.load().error_pages().cloned();
         respond_with_refusal(exchange, refusal);
     }
 
@@ -102,6 +103,9 @@ fn path_of(local: &[u8]) -> &[u8] {
 impl Site {
     /// Responds, or returns the handler that does.
     fn handle(&self, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
+        if let Some(pages) = self.error_pages() {
+            exchange.request_mut().notes.routed.error_pages = Some(Arc::clone(pages));
+        }
         let head = &exchange.request().head;
         if let Some(refusal) = head.refusal {
             respond_with_head_refusal(exchange, refusal, self.allow().as_bytes());
@@ -151,6 +155,9 @@ impl Site {
         request.notes.target = Some(Arc::clone(route.label()));
         request.notes.route = Some(Arc::clone(&route.pattern));
         request.notes.meter = route.meter;
+        if let Some(pages) = &route.error_pages {
+            request.notes.routed.error_pages = Some(Arc::clone(pages));
+        }
         if let Some(refusal) = refused(route, request) {
             request.notes.routed.response_edits.clone_from(&route.edits);
             if refusal.status == 413 {
@@ -166,6 +173,7 @@ impl Site {
             Target::App { handler, .. } => {
                 request.notes.routed.response_edits.clone_from(&route.edits);
                 request.notes.routed.passing = route.passing;
+                request.notes.routed.intercept_errors = route.intercept_errors;
                 set_fields(request, self.trusted_proxies());
                 exchange.limit_body(route.max_body);
                 if route.abort_on_half_close {

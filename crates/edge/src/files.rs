@@ -34,6 +34,7 @@ use keepwarm_serve::{
 pub use glob::Glob;
 pub use options::{FileField, FileOptions, ImmutableNames};
 pub use send_files::SendFiles;
+pub use types::of_name as media_type;
 
 /// Serves the files of a directory, and nothing else.
 #[derive(Debug, Clone)]

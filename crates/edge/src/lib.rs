@@ -19,7 +19,7 @@ mod site;
 pub use access::AccessLog;
 pub use cidr::Cidr;
 pub use edge::Edge;
-pub use files::{FileField, FileOptions, Files, Glob, ImmutableNames, SendFiles, TryFiles};
+pub use files::{FileField, FileOptions, Files, Glob, ImmutableNames, SendFiles, TryFiles, media_type};
 pub use forwarding::{ForwardedInfo, resolve_forwarded};
 pub use pattern::{HostPattern, PathPattern};
 pub use refusals::ERROR_RESPONSES;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use http::Method;
-use keepwarm_serve::{FieldEdits, ForwardingPolicy, Handler};
+use keepwarm_serve::{ErrorPages, FieldEdits, ForwardingPolicy, Handler};
 use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
@@ -32,6 +32,10 @@ pub struct Route {
     pub deny: Vec<Cidr>,
     /// Changes to the head of every response, our own errors on this route included.
     pub edits: Option<Arc<FieldEdits>>,
+    /// Pages in place of error responses, those of the listener included.
+    pub error_pages: Option<Arc<ErrorPages>>,
+    /// They also replace error responses of the app.
+    pub intercept_errors: bool,
     /// A client that shuts its writing side is gone.
     pub abort_on_half_close: bool,
     /// How messages are passed on to an app.
@@ -84,6 +88,8 @@ impl Route {
             allow: Vec::new(),
             deny: Vec::new(),
             edits: None,
+            error_pages: None,
+            intercept_errors: false,
             abort_on_half_close: false,
             passing: ForwardingPolicy::default(),
             pattern: Arc::default(),

@@ -1,5 +1,9 @@
 //! What a listener does.
 
+use std::sync::Arc;
+
+use keepwarm_serve::ErrorPages;
+
 use crate::access::AccessLog;
 use crate::cidr::Cidr;
 use crate::route::{Route, allow};
@@ -10,6 +14,7 @@ pub struct Site {
     routes: Vec<Route>,
     trusted_proxies: Vec<Cidr>,
     access_log: Option<AccessLog>,
+    error_pages: Option<Arc<ErrorPages>>,
     /// `Allow` for the listener as a whole.
     allow: String,
 }
@@ -21,7 +26,7 @@ impl Site {
     pub fn new(mut routes: Vec<Route>, trusted_proxies: Vec<Cidr>) -> Self {
         routes.iter_mut().for_each(Route::bake);
         let allow = allow(routes.iter());
-        Self { routes, trusted_proxies, access_log: None, allow }
+        Self { routes, trusted_proxies, access_log: None, error_pages: None, allow }
     }
 
     /// Records every request.
@@ -29,6 +34,16 @@ impl Site {
     pub fn with_access_log(mut self, log: AccessLog) -> Self {
         self.access_log = Some(log);
         self
+    }
+
+    /// Has pages in place of its error responses, where a route has none.
+    #[must_use]
+    pub fn with_error_pages(self, pages: Option<Arc<ErrorPages>>) -> Self {
+        Self { error_pages: pages, ..self }
+    }
+
+    pub(crate) fn error_pages(&self) -> Option<&Arc<ErrorPages>> {
+        self.error_pages.as_ref()
     }
 
     pub(crate) fn routes(&self) -> &[Route] {

@@ -1,5 +1,6 @@
 //! A checked configuration as running parts: what the edge, the workers and the listeners are given.
 
+mod error_pages;
 mod files;
 mod htaccess;
 mod logs;
@@ -254,9 +255,13 @@ pub(crate) struct RouteTargets<'p> {
 /// # Errors
 /// A field of a route that cannot be sent; the configuration has checked them before.
 pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>) -> Result<Site, String> {
-    let routes =
-        listen.routes.iter().map(|route| self::route(route, config, targets)).collect::<Result<_, _>>()?;
-    let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect());
+    let routes = listen
+        .routes
+        .iter()
+        .map(|route| self::route(route, listen, config, targets))
+        .collect::<Result<_, _>>()?;
+    let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect())
+        .with_error_pages(error_pages::pages([listen.error_pages.as_slice()])?);
     Ok(match logs::access_log(listen)? {
         Some(log) => site.with_access_log(log),
         None => site,
@@ -265,6 +270,7 @@ pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>
 
 fn route(
     route: &keepwarm_config::Route,
+    listen: &Listener,
     config: &Config,
     targets: RouteTargets<'_>,
 ) -> Result<Route, String> {
@@ -286,6 +292,8 @@ fn route(
         allow: route.allow.iter().filter_map(cidr).collect(),
         deny: route.deny.iter().filter_map(cidr).collect(),
         edits,
+        error_pages: error_pages::of_route(route, listen)?,
+        intercept_errors: route.intercept_errors,
         abort_on_half_close: route.abort_on_half_close,
         passing: ForwardingPolicy {
             buffer_request: route.buffer_request,

@@ -5,6 +5,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use http::{Method, StatusCode};
@@ -60,19 +61,26 @@ fn respond(
     }
     exchange.request_mut().notes.reason = Some(reason);
     let request = exchange.request();
+    let pages = request.notes.routed.error_pages.clone().filter(|_| printed.is_none());
+    let page = pages.as_ref().and_then(|pages| pages.page(status, &request.head));
     let format = match printed {
         Some(_) => Format::Html,
         None => Format::accepted(request.head.fields.all("accept")),
     };
-    let body = render(format, (status, reason, detail), printed, RequestId::new(request.number));
-    let ours: [(&[u8], &[u8]); 2] =
-        [(b"Content-Type", format.content_type()), (b"Cache-Control", b"no-store")];
+    let (content_type, body): (&[u8], Cow<'_, [u8]>) = match page {
+        Some(page) => (page.content_type.as_bytes(), Cow::Borrowed(&page.body)),
+        None => {
+            let body = render(format, (status, reason, detail), printed, RequestId::new(request.number));
+            (format.content_type(), Cow::Owned(body))
+        }
+    };
+    let ours: [(&[u8], &[u8]); 2] = [(b"Content-Type", content_type), (b"Cache-Control", b"no-store")];
     let theirs = fields.iter().map(|(name, value)| (name.as_bytes(), *value));
     let length = Some(body.len() as u64);
-    if exchange.head(status, length, false, ours.into_iter().chain(theirs)).is_err() {
+    if exchange.plain_head(status, length, false, ours.into_iter().chain(theirs)).is_err() {
         // A header of the caller or of the route's edits is invalid: the error itself matters more.
         exchange.request_mut().notes.routed.response_edits = None;
-        if exchange.head(status, length, false, ours.into_iter()).is_err() {
+        if exchange.plain_head(status, length, false, ours.into_iter()).is_err() {
             exchange.abort(reason);
             return;
         }

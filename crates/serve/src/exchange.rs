@@ -202,6 +202,23 @@ impl Exchange<'_> {
         close: bool,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
+        if status >= 400
+            && self.request().notes.routed.intercept_errors
+            && let Some(begun) = self.head_with_page(status, close, fields.clone())
+        {
+            return begun;
+        }
+        self.plain_head(status, length, close, fields)
+    }
+
+    /// As [`Self::head`], without a page in place of an error.
+    pub(crate) fn plain_head<'a>(
+        &mut self,
+        status: u16,
+        length: Option<u64>,
+        close: bool,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    ) -> Result<AppFields, BadField> {
         // The route's edits; restored for a head that follows this one (see [`Self::take_back`]).
         let Some(edits) = self.request_mut().notes.routed.response_edits.take() else {
             return on!(mut self, stream => stream.begin_response(status, length, close, fields));
@@ -227,6 +244,9 @@ impl Exchange<'_> {
 
     /// Bytes of the body. Bytes beyond the announced length, or of a response without a body, are dropped.
     pub fn data(&mut self, bytes: &[u8]) {
+        if self.request().notes.routed.body_is_replaced {
+            return;
+        }
         on!(mut self, stream => stream.data(bytes))
     }
 
@@ -247,7 +267,11 @@ impl Exchange<'_> {
 
     /// Takes back a response of which nothing has been written, so that another can be sent. `false`: there is none, or it cannot be taken back.
     pub fn take_back(&mut self) -> bool {
-        on!(mut self, stream => stream.take_back())
+        let taken = on!(mut self, stream => stream.take_back());
+        if taken {
+            self.request_mut().notes.routed.body_is_replaced = false;
+        }
+        taken
     }
 
     /// Whether all announced bytes of the response are queued, and only its end is missing: there is no more to hold back.
@@ -279,7 +303,9 @@ impl Exchange<'_> {
     /// Whether bytes of a file can follow in the response without being read ([`Self::poll_send_file`]): in HTTP/1 in plaintext.
     pub fn sends_files(&self) -> bool {
         match &self.carrier {
-            ProtocolStream::Http1(stream) => stream.sends_files(),
+            ProtocolStream::Http1(stream) => {
+                !stream.request.notes.routed.body_is_replaced && stream.sends_files()
+            }
             ProtocolStream::Http2(_) => false,
         }
     }

@@ -15,7 +15,7 @@ use keepwarm_telemetry::meters::RouteMeter;
 use keepwarm_telemetry::stalls::StallSet;
 use tokio::time::Instant;
 
-use crate::{CallRecord, Exchange, FieldEdits, Refusal, ResponseOutcome, SendfileRequest};
+use crate::{CallRecord, ErrorPages, Exchange, FieldEdits, Refusal, ResponseOutcome, SendfileRequest};
 
 /// Responds to requests. Shared by every connection of every thread; a call runs on the connection's own thread.
 pub trait Handler: Send + Sync {
@@ -103,6 +103,12 @@ pub struct RouteContext {
     pub passing: ForwardingPolicy,
     /// The app may name a file as its response ([`Exchange::hand_file`]).
     pub may_hand_files: bool,
+    /// Pages in place of error responses.
+    pub error_pages: Option<Arc<ErrorPages>>,
+    /// They also replace error responses of the app.
+    pub intercept_errors: bool,
+    /// The response has a page as its body: the app's is dropped.
+    pub(crate) body_is_replaced: bool,
     /// The file it named.
     pub handed: Option<Box<SendfileRequest>>,
 }

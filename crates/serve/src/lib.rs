@@ -4,6 +4,7 @@
 //! A request and the means to respond to it are an [`Exchange`], in every version of HTTP. Nothing here knows what an
 //! app, a route or a worker is.
 
+mod error_pages;
 mod error_response;
 mod exchange;
 mod field_edits;
@@ -23,6 +24,7 @@ mod sendfile;
 mod server_exchange;
 mod websocket;
 
+pub use error_pages::{ErrorPage, ErrorPages};
 pub use error_response::{
     ErrorMessage, ErrorResponse, prefers_json, respond_with_body_error, respond_with_error,
     respond_with_printed, respond_with_refusal, wants_page,

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Bind, ForwardProxy, Limits, Route};
+use super::{Bind, ErrorPage, ForwardProxy, Limits, Route};
 
 /// `[listen.NAME]`: addresses, and the routes of the requests that arrive there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Listener {
     pub limits: Limits,
     /// One record per request. `None`: off.
     pub access_log: Option<AccessLog>,
+    /// Pages in place of error responses, single statuses first.
+    pub error_pages: Vec<ErrorPage>,
     /// Routes in order: the first that matches serves the request, and if none matches, the response is 404. At least
     /// one, unless this is a forward proxy.
     pub routes: Vec<Route>,

@@ -5,6 +5,7 @@
 
 mod admin;
 mod app;
+mod error_page;
 mod files;
 mod forward_proxy;
 mod limits;
@@ -17,6 +18,7 @@ mod upstream;
 
 pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
+pub use error_page::ErrorPage;
 pub use files::{FileOptions, ImmutableNames};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Cidr, FileOptions};
+use super::{Cidr, ErrorPage, FileOptions};
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +44,10 @@ pub struct Route {
     /// Directories whose files the app may send, each with its prefix of `X-Accel-Redirect`, which begins and ends
     /// with a slash.
     pub send_files: Vec<(String, PathBuf)>,
+    /// Pages in place of error responses, single statuses first; those of the listener apply to other statuses.
+    pub error_pages: Vec<ErrorPage>,
+    /// They also replace error responses of the app or upstream.
+    pub intercept_errors: bool,
     /// Name of the rate limit, which is in [`crate::Config::rate_limits`].
     pub rate_limit: Option<String>,
 }
@@ -191,6 +195,8 @@ impl Route {
             try_files: None,
             file_options: FileOptions::default(),
             send_files: Vec::new(),
+            error_pages: Vec::new(),
+            intercept_errors: false,
             rate_limit: None,
         }
     }

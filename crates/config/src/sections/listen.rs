@@ -4,9 +4,9 @@ use super::route::{RouteDraft, RouteList};
 use crate::checker::Checker;
 use crate::description::Describe;
 use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
-use crate::model::{AccessLog, Bind, ForwardProxy, Limits, LogFormat};
+use crate::model::{AccessLog, Bind, ErrorPage, ForwardProxy, Limits, LogFormat};
 use crate::raw::{Directive, Span, Table, Value};
-use crate::shape::{AccessLogShape, BindAddresses};
+use crate::shape::{AccessLogShape, BindAddresses, ErrorPagesShape};
 
 /// `[listen.NAME]` before the checks of the whole file, with the spans that these checks report.
 pub(crate) struct ListenDraft {
@@ -16,6 +16,7 @@ pub(crate) struct ListenDraft {
     pub(crate) bind: Vec<(Bind, Span)>,
     pub(crate) limits: Limits,
     pub(crate) access_log: Option<AccessLog>,
+    pub(crate) error_pages: Vec<ErrorPage>,
     pub(crate) forward_proxy: Option<ForwardProxy>,
     pub(crate) routes: Vec<RouteDraft>,
     /// The file has no route, not even an invalid one.
@@ -30,6 +31,7 @@ impl ListenDraft {
             bind: Vec::new(),
             limits,
             access_log: Some(AccessLog { format: LogFormat::Text, file: None }),
+            error_pages: Vec::new(),
             forward_proxy: None,
             routes: Vec::new(),
             has_no_route: true,
@@ -102,6 +104,18 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             right: "access_log = \"json\"",
             wrong: "access_log = true",
             value: &Set(AccessLogShape, |listen: &mut ListenDraft, log| listen.access_log = log),
+            ..Key::LIVE
+        },
+        Key {
+            name: "error_pages",
+            brief: "Files to send in place of Keepwarm's error responses: `{ 404 = FILE, 5xx = FILE }`",
+            long: "For a single status, or for all that begin with 4 or 5; the single status comes first. They also apply to requests that match no route or are malformed. A route's `error_pages` come before these.",
+            default: DefaultValue::Words(
+                "none: short responses as HTML, JSON or text, as the client prefers",
+            ),
+            right: "error_pages = { 404 = \"errors/404.html\", 5xx = \"errors/5xx.html\" }",
+            wrong: "error_pages = \"errors/404.html\"",
+            value: &Set(ErrorPagesShape, |listen: &mut ListenDraft, pages| listen.error_pages = pages),
             ..Key::LIVE
         },
         Key {

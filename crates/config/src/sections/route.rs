@@ -1,3 +1,4 @@
+mod errors;
 mod files;
 
 use std::path::PathBuf;
@@ -113,6 +114,7 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
             .report(cx);
     }
     files::check(table, cx);
+    errors::check(draft, table, cx);
     let responded_here = ["files", "respond", "redirect"].iter().any(|end| table.entry(end).is_some());
     if let Some(entry) = table.entry("rate_limit").filter(|_| responded_here) {
         let message = format!("`{name}` has `rate_limit`, but leads to no app or upstream");
@@ -322,6 +324,8 @@ static ROUTE: Section<RouteDraft> = Section {
             value: &header_rules(|draft: &mut RouteDraft| &mut draft.route.headers),
             ..Key::LIVE
         },
+        errors::ERROR_PAGES,
+        errors::INTERCEPT_ERRORS,
         Key {
             name: "allow",
             brief: "Clients that may use the route; all others get 403",

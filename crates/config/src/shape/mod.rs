@@ -2,6 +2,7 @@
 
 mod app;
 mod directories;
+mod error_pages;
 mod files;
 mod frequency;
 mod headers;
@@ -34,6 +35,7 @@ mod workers;
 
 pub(crate) use app::{EntryPoint, EnvFile, EnvTable, RequestPath};
 pub(crate) use directories::DirectoryTable;
+pub(crate) use error_pages::ErrorPagesShape;
 pub(crate) use files::{FileHeaders, INDEX_NAMES, ImmutableShape};
 pub(crate) use frequency::FREQUENCY;
 pub(crate) use headers::{ResponseHeaders, header_rules};
