@@ -14,6 +14,7 @@ use keepwarm_serve::{
 
 use crate::access::measure;
 use crate::forwarding::{LOCAL, judge, set_fields};
+use crate::maintenance;
 use crate::pattern::host_of;
 use crate::refusals;
 use crate::route::{Route, RouteMatch, Target, find};
@@ -121,7 +122,7 @@ impl Site {
         if !self.trusted_proxies().is_empty() {
             judge(exchange.request_mut(), self.trusted_proxies());
         }
-        if refuse_misdirected(exchange) {
+        if refuse_misdirected(exchange) || maintenance::refuses_listener(exchange, self.name()) {
             return None;
         }
         let request = exchange.request();
@@ -166,6 +167,12 @@ impl Site {
             respond_with_refusal(exchange, &refusal);
             return None;
         }
+        if let Target::App { name, .. } = &route.target
+            && maintenance::refuses_app(exchange, name)
+        {
+            return None;
+        }
+        let request = exchange.request_mut();
         if route.strip_prefix {
             request.notes.routed.mount = route.path.mount();
         }

@@ -11,6 +11,8 @@ use crate::route::{Route, allow};
 /// What a listener does with requests.
 #[derive(Debug)]
 pub struct Site {
+    /// Its listener.
+    name: String,
     routes: Vec<Route>,
     trusted_proxies: Vec<Cidr>,
     access_log: Option<AccessLog>,
@@ -26,7 +28,7 @@ impl Site {
     pub fn new(mut routes: Vec<Route>, trusted_proxies: Vec<Cidr>) -> Self {
         routes.iter_mut().for_each(Route::bake);
         let allow = allow(routes.iter());
-        Self { routes, trusted_proxies, access_log: None, error_pages: None, allow }
+        Self { name: String::new(), routes, trusted_proxies, access_log: None, error_pages: None, allow }
     }
 
     /// Records every request.
@@ -34,6 +36,16 @@ impl Site {
     pub fn with_access_log(mut self, log: AccessLog) -> Self {
         self.access_log = Some(log);
         self
+    }
+
+    /// Names its listener.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Has pages in place of its error responses, where a route has none.

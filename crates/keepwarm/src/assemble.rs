@@ -261,6 +261,7 @@ pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>
         .map(|route| self::route(route, listen, config, targets))
         .collect::<Result<_, _>>()?;
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect())
+        .named(&listen.name)
         .with_error_pages(error_pages::pages([listen.error_pages.as_slice()])?);
     Ok(match logs::access_log(listen)? {
         Some(log) => site.with_access_log(log),
@@ -421,7 +422,7 @@ fn path(pattern: &keepwarm_config::PathPattern) -> PathPattern {
     }
 }
 
-fn cidr(block: &keepwarm_config::Cidr) -> Option<Cidr> {
+pub(crate) fn cidr(block: &keepwarm_config::Cidr) -> Option<Cidr> {
     Cidr::new(block.address, block.prefix)
 }
 

@@ -118,7 +118,8 @@ fn note(exchange: &Exchange<'_>, status: u16, reason: &'static str, detail: &str
     let id = RequestId::new(request.number);
     let app = request.notes.target.as_deref();
     let client = request.client_address().map(tracing::field::display);
-    if status >= 500 {
+    // During maintenance every request has it, as intended.
+    if status >= 500 && reason != "maintenance" {
         tracing::warn!(name: "error_response", app, status, reason, client, %id, "{detail}");
     } else {
         tracing::info!(name: "error_response", app, status, reason, client, %id, "{detail}");

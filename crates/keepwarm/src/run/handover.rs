@@ -35,8 +35,8 @@ pub(super) const PACKET: usize = 32 * 1024;
 pub(super) enum HandoverMessage {
     /// The sockets of this `bind` are beside this packet; `lent`: systemd keeps them, too.
     Listener { bind: String, lent: bool },
-    /// No more listeners. `sizes` has the worker count of each app whose number follows its load.
-    End { sizes: BTreeMap<String, usize> },
+    /// No more listeners. `sizes` has the worker count of each app whose number follows its load, `maintenance` what is under maintenance.
+    End { sizes: BTreeMap<String, usize>, maintenance: Value },
     /// The new process serves, on the sockets of these.
     Ready { taken: BTreeSet<String> },
     /// The new process gives up, for this reason.
@@ -49,7 +49,9 @@ impl HandoverMessage {
     fn to_bytes(&self) -> Vec<u8> {
         let value = match self {
             Self::Listener { bind, lent } => json!({ "say": "listener", "bind": bind, "lent": lent }),
-            Self::End { sizes } => json!({ "say": "end", "sizes": sizes }),
+            Self::End { sizes, maintenance } => {
+                json!({ "say": "end", "sizes": sizes, "maintenance": maintenance })
+            }
             Self::Ready { taken } => json!({ "say": "ready", "taken": taken }),
             Self::Failed(why) => {
                 json!({ "say": "failed", "why": why.chars().take(PACKET / 8).collect::<String>() })
@@ -71,7 +73,10 @@ impl HandoverMessage {
                 lent: value.get("lent").and_then(Value::as_bool).unwrap_or(false),
             },
             // A version that does not say it is one before.
-            "end" => Self::End { sizes: value.get("sizes").map(sizes).unwrap_or_default() },
+            "end" => Self::End {
+                sizes: value.get("sizes").map(sizes).unwrap_or_default(),
+                maintenance: value.get("maintenance").cloned().unwrap_or_default(),
+            },
             "ready" => {
                 let taken = value.get("taken").and_then(Value::as_array).ok_or_else(nonsense)?;
                 Self::Ready { taken: taken.iter().filter_map(Value::as_str).map(str::to_owned).collect() }
@@ -146,7 +151,10 @@ mod tests {
         let (ours, theirs) = pair();
         let all = [
             HandoverMessage::Listener { bind: "unix:/a b".to_owned(), lent: true },
-            HandoverMessage::End { sizes: [("shop".to_owned(), 3)].into() },
+            HandoverMessage::End {
+                sizes: [("shop".to_owned(), 3)].into(),
+                maintenance: json!([{ "scope": {} }]),
+            },
             HandoverMessage::Ready { taken: ["127.0.0.1:80".to_owned()].into() },
             HandoverMessage::Failed("because\n\"so\"".to_owned()),
             HandoverMessage::Go,

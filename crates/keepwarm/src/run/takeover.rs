@@ -92,7 +92,10 @@ fn listeners(socket: &OwnedFd) -> io::Result<(InheritedSockets, BTreeMap<String,
                     inherited.add(bind.clone(), ListeningSocket::adopt(socket)?, owner);
                 }
             }
-            Some((HandoverMessage::End { sizes }, _)) => return Ok((inherited, sizes)),
+            Some((HandoverMessage::End { sizes, maintenance }, _)) => {
+                crate::maintenance::restore(&maintenance);
+                return Ok((inherited, sizes));
+            }
             Some(_) => return Err(io::Error::other("the old process sent an unexpected message")),
             None => return Err(io::Error::other("the old process has exited")),
         }

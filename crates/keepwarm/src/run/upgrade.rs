@@ -19,7 +19,7 @@ use super::handover::{self, HandoverMessage, SOCKETS};
 use super::listeners::Listeners;
 use super::takeover::VARIABLE;
 use crate::admin::Admin;
-use crate::file_limit;
+use crate::{file_limit, maintenance};
 
 /// How long the new process may take beside the boot of its slowest app. This number is arbitrary; it takes milliseconds.
 const MARGIN: Duration = Duration::from_secs(10);
@@ -128,7 +128,7 @@ fn hand_over(
             handover::send(socket, &HandoverMessage::Listener { bind: bind.clone(), lent }, some)?;
         }
     }
-    handover::send(socket, &HandoverMessage::End { sizes }, &[])
+    handover::send(socket, &HandoverMessage::End { sizes, maintenance: maintenance::saved() }, &[])
 }
 
 fn start(binary: &Path, socket: OwnedFd) -> io::Result<NewProcess> {
