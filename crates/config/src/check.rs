@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use crate::checker::Checker;
-use crate::model::{Action, Admin, App, AppKind, Config, Listener, PathPattern, Program, Route, Upstream};
+use crate::model::{
+    Action, Admin, App, AppKind, Config, Listener, PathPattern, Program, Route, SplitShare, SplitTarget,
+    Upstream,
+};
 use crate::raw::{SourceMap, Table, Value};
 use crate::report::Problem;
-use crate::sections::{ListenDraft, Root, RouteDraft, UpstreamDraft};
+use crate::sections::{ListenDraft, Root, RouteDraft, SplitDraft, UpstreamDraft};
 
 mod addresses;
 mod names;
@@ -157,7 +160,33 @@ fn finish_route(
     let held = draft.route.buffer_request == Some(true);
     let body = body.filter(|_| held || !matches!(action, Action::Upstream(_)));
     let max_body = draft.max_body.unwrap_or(body);
-    Some(Route { action, max_body, rate_limit, ..draft.route })
+    let split =
+        draft.split.into_iter().filter_map(|share| finish_share(share, &draft.name, known, cx)).collect();
+    Some(Route { action, split, max_body, rate_limit, ..draft.route })
+}
+
+/// `None` if a problem was reported.
+fn finish_share(
+    draft: SplitDraft,
+    route: &str,
+    known: &SectionNames,
+    cx: &mut Checker<'_>,
+) -> Option<SplitShare> {
+    let target = match (draft.app, draft.upstream) {
+        (Some((name, span)), None) => {
+            let key = format!("{route}.split.app");
+            names::check(&name, span, &key, "listen.NAME.route.split.app", "app", &known.apps, cx);
+            SplitTarget::App(name)
+        }
+        (None, Some((name, span))) => {
+            let key = format!("{route}.split.upstream");
+            let doc = "listen.NAME.route.split.upstream";
+            names::check(&name, span, &key, doc, "upstream", &known.upstreams, cx);
+            SplitTarget::Upstream(name)
+        }
+        _ => return None,
+    };
+    Some(SplitShare { target, share: draft.share })
 }
 
 /// Warns of routes after one that matches all their requests.

@@ -168,6 +168,7 @@ impl Site {
             return None;
         }
         if let Target::App { name, .. } = &route.target
+            && !route.is_split
             && maintenance::refuses_app(exchange, name)
         {
             return None;

@@ -16,6 +16,7 @@ mod refusals;
 mod responses;
 mod route;
 mod site;
+mod split;
 
 pub use access::AccessLog;
 pub use cidr::Cidr;
@@ -28,3 +29,4 @@ pub use refusals::ERROR_RESPONSES;
 pub use responses::{FixedResponse, LocationPiece, Redirect};
 pub use route::{Route, Target};
 pub use site::Site;
+pub use split::{Split, SplitKey, SplitTarget};

@@ -22,6 +22,8 @@ pub struct Route {
     pub methods: Vec<Method>,
     /// Where it ends.
     pub target: Target,
+    /// The target is a [`crate::Split`], which decides on the app.
+    pub is_split: bool,
     /// The app sees the path without the pattern's fixed prefix ([`PathPattern::mount`]).
     pub strip_prefix: bool,
     /// Bytes of a request's body; more: 413. `None`: no limit.
@@ -83,6 +85,7 @@ impl Route {
             path: PathPattern::Any,
             methods: Vec::new(),
             target,
+            is_split: false,
             strip_prefix: false,
             max_body: None,
             allow: Vec::new(),

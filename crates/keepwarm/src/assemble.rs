@@ -4,6 +4,7 @@ mod error_pages;
 mod files;
 mod htaccess;
 mod logs;
+mod split;
 mod upstream;
 
 use std::ffi::OsString;
@@ -295,6 +296,7 @@ fn route(
         edits,
         error_pages: error_pages::of_route(route, listen)?,
         intercept_errors: route.intercept_errors,
+        is_split: !route.split.is_empty(),
         abort_on_half_close: route.abort_on_half_close,
         passing: ForwardingPolicy {
             buffer_request: route.buffer_request,
@@ -323,7 +325,15 @@ fn target(
             let php = config.app(name).filter(is_php);
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: with_limit(with_files(Arc::new(AppHandler(app)), route, php)?, route, targets)?,
+                handler: with_limit(
+                    with_files(
+                        split::split(&app.name, Arc::new(AppHandler(app.clone())), route, targets)?,
+                        route,
+                        php,
+                    )?,
+                    route,
+                    targets,
+                )?,
             }
         }
         Action::Upstream(name) => {
@@ -331,7 +341,16 @@ fn target(
                 targets.upstreams.get(name).ok_or_else(|| format!("there is no upstream {name:?}"))?;
             Target::App {
                 name: Arc::clone(upstream.name()),
-                handler: with_limit(Arc::new(UpstreamRoute::new(Arc::clone(upstream))), route, targets)?,
+                handler: with_limit(
+                    split::split(
+                        upstream.name(),
+                        Arc::new(UpstreamRoute::new(Arc::clone(upstream))),
+                        route,
+                        targets,
+                    )?,
+                    route,
+                    targets,
+                )?,
             }
         }
         Action::Files(folder) => {

@@ -130,7 +130,7 @@ pub(crate) fn restore(saved: &Value) {
                 %error, "cannot read the maintenance page again: the usual one is sent"
             );
             let mut one = one.clone();
-            one["page"] = Value::Null;
+            one.as_object_mut().and_then(|members| members.remove("page"));
             read(&one)
         });
         if let Ok(restored) = restored {

@@ -14,6 +14,7 @@ mod net;
 mod rate_limit;
 mod route;
 mod server;
+mod split;
 mod upstream;
 
 pub use admin::{Admin, Secret};
@@ -29,6 +30,7 @@ pub use route::{
     Action, EarlyHints, FixedResponse, HeaderRules, HostPattern, PathPattern, Redirect, RedirectPiece, Route,
 };
 pub use server::{Log, LogLevel, Server};
+pub use split::{SplitKey, SplitShare, SplitTarget};
 pub use upstream::{
     Balance, Breaker, ClientCertificate, Dns, EndpointAddress, Expect, HashKey, HealthCheck, HealthProbe,
     Hedge, HedgeDelay, OutlierDetection, PemFile, RetryBudget, RetryCause, StatusRange, TlsVersion,

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Cidr, ErrorPage, FileOptions};
+use super::{Cidr, ErrorPage, FileOptions, SplitKey, SplitShare};
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,10 @@ pub struct Route {
     pub methods: Vec<String>,
     /// The action for a request that matches.
     pub action: Action,
+    /// Other targets for shares of the requests.
+    pub split: Vec<SplitShare>,
+    /// What keeps a client at its target. `None`: nothing, each request is assigned at random.
+    pub split_by: Option<SplitKey>,
     /// Remove the route's prefix from the path that the app sees; it becomes `SCRIPT_NAME` or `root_path`.
     pub strip_prefix: bool,
     /// Size of a request body; a larger one gets 413. `None`: no limit. The default is `limits.body` of the listener,
@@ -181,6 +185,8 @@ impl Route {
             path: PathPattern::Any,
             methods: Vec::new(),
             action,
+            split: Vec::new(),
+            split_by: None,
             strip_prefix: false,
             max_body,
             buffer_request: None,

@@ -1,5 +1,6 @@
 mod errors;
 mod files;
+mod split;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,8 @@ use crate::shape::{
     CIDRS, DirectoryTable, ExistingPath, Flag, HOSTS, METHODS, PATH, RedirectShape, ResponseShape,
     SectionName, Size, WordOr, Words, header_rules,
 };
+
+pub(crate) use split::SplitDraft;
 
 /// `[[listen.NAME.route]]` before the checks of the whole file.
 pub(crate) struct RouteDraft {
@@ -29,6 +32,7 @@ pub(crate) struct RouteDraft {
     pub(crate) redirect: Option<Redirect>,
     pub(crate) max_body: Option<Option<u64>>,
     pub(crate) rate_limit: Option<(String, Span)>,
+    pub(crate) split: Vec<SplitDraft>,
 }
 
 impl RouteDraft {
@@ -44,6 +48,7 @@ impl RouteDraft {
             redirect: None,
             max_body: None,
             rate_limit: None,
+            split: Vec::new(),
         }
     }
 }
@@ -115,6 +120,7 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
     }
     files::check(table, cx);
     errors::check(draft, table, cx);
+    split::check(table, cx);
     let responded_here = ["files", "respond", "redirect"].iter().any(|end| table.entry(end).is_some());
     if let Some(entry) = table.entry("rate_limit").filter(|_| responded_here) {
         let message = format!("`{name}` has `rate_limit`, but leads to no app or upstream");
@@ -214,6 +220,8 @@ static ROUTE: Section<RouteDraft> = Section {
             value: &Set(DirectoryTable, |draft: &mut RouteDraft, folders| draft.route.send_files = folders),
             ..Key::LIVE
         },
+        split::SPLIT,
+        split::SPLIT_BY,
         files::INDEX,
         files::LISTING,
         files::IMMUTABLE,

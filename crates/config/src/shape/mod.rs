@@ -53,7 +53,7 @@ pub(crate) use protocol::PROTOCOL;
 pub(crate) use proxy::{PORTS, TARGETS};
 pub(crate) use quantity::{Rate, Size, Time};
 pub(crate) use redirect::RedirectShape;
-pub(crate) use request_key::{HASH_KEY, RATE_KEY};
+pub(crate) use request_key::{HASH_KEY, RATE_KEY, SPLIT_KEY};
 pub(crate) use respond::ResponseShape;
 pub(crate) use section_name::SectionName;
 pub(crate) use statuses::STATUSES;
