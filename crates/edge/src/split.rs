@@ -98,7 +98,8 @@ fn hash(bytes: &[u8]) -> u64 {
     }))
 }
 
-fn random(request: &Request) -> u64 {
+/// Not for secrets.
+pub(crate) fn random(request: &Request) -> u64 {
     static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
     mix(request.number().wrapping_add(*SEED))
 }

@@ -123,7 +123,12 @@ impl Exchange<'_> {
         into: &mut Vec<u8>,
         max: usize,
     ) -> Poll<Result<BodyProgress, BodyError>> {
-        on!(mut self, stream => stream.poll_body(cx, into, max))
+        let before = into.len();
+        let progress = on!(mut self, stream => stream.poll_body(cx, into, max));
+        if let Some(copy) = &mut self.request_mut().notes.routed.body_copy {
+            copy.push(into.get(before..).unwrap_or_default());
+        }
+        progress
     }
 
     /// Pauses reading the body: the time until the next [`Self::poll_body`] does not count against the client.

@@ -15,7 +15,9 @@ use keepwarm_telemetry::meters::RouteMeter;
 use keepwarm_telemetry::stalls::StallSet;
 use tokio::time::Instant;
 
-use crate::{CallRecord, ErrorPages, Exchange, FieldEdits, Refusal, ResponseOutcome, SendfileRequest};
+use crate::{
+    BodyCopy, CallRecord, ErrorPages, Exchange, FieldEdits, Refusal, ResponseOutcome, SendfileRequest,
+};
 
 /// Responds to requests. Shared by every connection of every thread; a call runs on the connection's own thread.
 pub trait Handler: Send + Sync {
@@ -109,6 +111,8 @@ pub struct RouteContext {
     pub intercept_errors: bool,
     /// The response has a page as its body: the app's is dropped.
     pub(crate) body_is_replaced: bool,
+    /// A copy of the body is made here as it is read.
+    pub body_copy: Option<Box<BodyCopy>>,
     /// The file it named.
     pub handed: Option<Box<SendfileRequest>>,
 }

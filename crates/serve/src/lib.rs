@@ -4,6 +4,7 @@
 //! A request and the means to respond to it are an [`Exchange`], in every version of HTTP. Nothing here knows what an
 //! app, a route or a worker is.
 
+mod body_copy;
 mod error_pages;
 mod error_response;
 mod exchange;
@@ -15,6 +16,7 @@ mod handler;
 mod listener;
 mod max_forwards;
 mod outcome;
+mod own_request;
 mod pass;
 mod pump;
 mod record;
@@ -24,6 +26,7 @@ mod sendfile;
 mod server_exchange;
 mod websocket;
 
+pub use body_copy::BodyCopy;
 pub use error_pages::{ErrorPage, ErrorPages};
 pub use error_response::{
     ErrorMessage, ErrorResponse, prefers_json, respond_with_body_error, respond_with_error,
@@ -44,6 +47,7 @@ pub use listener::{
 };
 pub use max_forwards::{ALLOW, MAX_FORWARDS, forwards_left, max_forwards, respond_as_final_recipient};
 pub use outcome::{BodyError, BodyProgress, ClientLoss, Refusal, ResponseOutcome};
+pub use own_request::{OwnResponse, send_own_request};
 pub use pass::{
     ServerExchange, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
     pass_informational, read_first, request_target, response_fields,

@@ -100,6 +100,7 @@ fn is_target(route: &Route, target: &SplitTarget) -> bool {
         _ => false,
     };
     main || route.split.iter().any(|share| share.target == *target)
+        || route.mirror.as_ref().is_some_and(|mirror| mirror.target == *target)
 }
 
 fn warn(key: &'static str, span: Span, message: String, help: String, cx: &mut Checker<'_>) {

@@ -10,6 +10,7 @@ mod files;
 mod forward_proxy;
 mod limits;
 mod listen;
+mod mirror;
 mod net;
 mod rate_limit;
 mod route;
@@ -24,6 +25,7 @@ pub use files::{FileOptions, ImmutableNames};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
 pub use listen::{AccessLog, Listener, LogFormat};
+pub use mirror::Mirror;
 pub use net::{Bind, Cidr};
 pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};
 pub use route::{

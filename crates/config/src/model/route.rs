@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Cidr, ErrorPage, FileOptions, SplitKey, SplitShare};
+use super::{Cidr, ErrorPage, FileOptions, Mirror, SplitKey, SplitShare};
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Route {
     pub split: Vec<SplitShare>,
     /// What keeps a client at its target. `None`: nothing, each request is assigned at random.
     pub split_by: Option<SplitKey>,
+    /// A second target that gets copies of the requests.
+    pub mirror: Option<Mirror>,
     /// Remove the route's prefix from the path that the app sees; it becomes `SCRIPT_NAME` or `root_path`.
     pub strip_prefix: bool,
     /// Size of a request body; a larger one gets 413. `None`: no limit. The default is `limits.body` of the listener,
@@ -187,6 +189,7 @@ impl Route {
             action,
             split: Vec::new(),
             split_by: None,
+            mirror: None,
             strip_prefix: false,
             max_body,
             buffer_request: None,

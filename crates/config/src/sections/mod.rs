@@ -15,5 +15,5 @@ mod upstream;
 pub(crate) use admin::AdminDraft;
 pub(crate) use listen::ListenDraft;
 pub(crate) use root::{INCLUDE, ROOT, Root, all_keys};
-pub(crate) use route::{RouteDraft, SplitDraft};
+pub(crate) use route::{MirrorDraft, RouteDraft, SplitDraft};
 pub(crate) use upstream::UpstreamDraft;

@@ -1,5 +1,6 @@
 mod errors;
 mod files;
+mod mirror;
 mod split;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use crate::shape::{
     SectionName, Size, WordOr, Words, header_rules,
 };
 
+pub(crate) use mirror::MirrorDraft;
 pub(crate) use split::SplitDraft;
 
 /// `[[listen.NAME.route]]` before the checks of the whole file.
@@ -33,6 +35,7 @@ pub(crate) struct RouteDraft {
     pub(crate) max_body: Option<Option<u64>>,
     pub(crate) rate_limit: Option<(String, Span)>,
     pub(crate) split: Vec<SplitDraft>,
+    pub(crate) mirror: Option<MirrorDraft>,
 }
 
 impl RouteDraft {
@@ -49,6 +52,7 @@ impl RouteDraft {
             max_body: None,
             rate_limit: None,
             split: Vec::new(),
+            mirror: None,
         }
     }
 }
@@ -121,6 +125,7 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
     files::check(table, cx);
     errors::check(draft, table, cx);
     split::check(table, cx);
+    mirror::check_route(table, cx);
     let responded_here = ["files", "respond", "redirect"].iter().any(|end| table.entry(end).is_some());
     if let Some(entry) = table.entry("rate_limit").filter(|_| responded_here) {
         let message = format!("`{name}` has `rate_limit`, but leads to no app or upstream");
@@ -222,6 +227,7 @@ static ROUTE: Section<RouteDraft> = Section {
         },
         split::SPLIT,
         split::SPLIT_BY,
+        mirror::MIRROR,
         files::INDEX,
         files::LISTING,
         files::IMMUTABLE,

@@ -69,7 +69,7 @@ fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
         text.push_str("path = \"/x/*\"\n");
     }
     let ends = |end: &str| key == end || section.ends_with(end);
-    let in_split = section.ends_with("split");
+    let in_split = section.ends_with("split") || section.ends_with("mirror");
     if in_split
         || !(in_route && ["app", "upstream", "files", "respond", "redirect"].iter().any(|end| ends(end)))
     {
@@ -86,7 +86,8 @@ fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
     } else if in_route {
         let _ = write!(text, "\n[{section}]\n{line}\n");
         if in_split {
-            text.push_str(if key == "share" { "app = \"shop\"\n" } else { "share = \"5%\"\n" });
+            let names_one = key == "app" || key == "upstream";
+            text.push_str(if names_one { "share = \"5%\"\n" } else { "app = \"shop\"\n" });
         }
         if section.ends_with("redirect") && key != "to" {
             text.push_str("to = \"/y\"\n");
