@@ -27,7 +27,7 @@ const TIME: Duration = Duration::from_secs(60);
 /// Marks a copy. A request that has it is not copied, so that a target that leads back to the route makes no more of them.
 pub(crate) const MARK: &str = "keepwarm-mirror";
 
-/// Fields about the connection or the framing, which a copy has anew.
+/// Fields about the connection or the framing, which a copy has of its own.
 const OF_THE_MESSAGE: [&[u8]; 12] = [
     b"connection",
     b"content-length",
