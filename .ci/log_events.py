@@ -18,6 +18,7 @@ PARTS = [
     ("Supervision of workers", ["crates/workers/src/supervisor"]),
     ("Requests to apps", ["crates/workers/src/dispatch"]),
     ("Upstreams and doors", ["crates/egress/src"]),
+    ("Certificates", ["crates/acme/src"]),
     ("Logs, stalls and bugs", ["crates/telemetry/src"]),
 ]
 

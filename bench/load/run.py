@@ -97,6 +97,26 @@ GROUPS = [
         {"nginx": Bound(1.2)},
         headers=("Connection: close",),
     ),
+    # Levels of equal ratio: a page is not larger by Keepwarm than by nginx.
+    Group(
+        "compression, fast",
+        [("keepwarm", servers.keepwarm_page("gzip", "fast"), None), ("nginx, level 1", servers.nginx_page(1), None)],
+        {"nginx, level 1": Bound(1.1, 0.9)},
+        headers=("Accept-Encoding: gzip",),
+        body=b"product__title",
+    ),
+    Group(
+        "compression, balanced",
+        [
+            ("keepwarm", servers.keepwarm_page("gzip", "balanced"), None),
+            ("nginx, level 4", servers.nginx_page(4), None),
+            ("keepwarm, zstd", servers.keepwarm_page("zstd", "balanced"), None),
+            ("keepwarm, brotli", servers.keepwarm_page("br", "balanced"), None),
+        ],
+        {"nginx, level 4": Bound(1.1, 0.9)},
+        headers=("Accept-Encoding: gzip, zstd, br",),
+        body=b"product__title",
+    ),
     Group(
         "php",
         [
@@ -177,7 +197,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each measurement")
-    parser.add_argument("--only", action="append", help="wsgi, asgi, rack, fixed, php, fastcgi or symfony; may be given again")
+    parser.add_argument("--only", action="append", help="wsgi, asgi, rack, fixed, compression, php, fastcgi or symfony; may be given again")
     parser.add_argument("--before", type=pathlib.Path, metavar="BINARY",
                         help="beside this Keepwarm alone, built from another state of the source, instead of the peers")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write every sample and the summary")

@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import random
+import re
 import shutil
 import signal
 import socket
@@ -59,6 +61,29 @@ bind = "127.0.0.1:{port}"
 respond = {{ status = 200, content_type = "text/plain", body = "Hello, world!" }}
 """
 
+KEEPWARM_PAGE = """
+[server]
+threads = 1
+
+[listen.public]
+bind = "127.0.0.1:{port}"
+compress = {{ codings = ["{coding}"], level = "{level}" }}
+
+[[listen.public.route]]
+files = "{site}"
+"""
+
+NGINX_PAGE = """
+    default_type text/html;
+    gzip on;
+    gzip_comp_level {level};
+    open_file_cache max=100;
+    server {{
+        listen 127.0.0.1:{port};
+        root {site};
+    }}
+"""
+
 
 def keepwarm(keepwarm_binary, port, folder, target):
     return [keepwarm_binary, "run", target, "--bind", f"127.0.0.1:{port}", "--workers", "1"]
@@ -68,6 +93,50 @@ def keepwarm_fixed(keepwarm_binary, port, folder, _target):
     file = folder / "keepwarm.toml"
     file.write_text(KEEPWARM_FIXED.format(port=port))
     return [keepwarm_binary, "run", "--config", file]
+
+
+def shop_page():
+    """A page of 60 KiB such as shops have: markup that repeats, and text and numbers that do not."""
+    chosen = random.Random(7)
+    words = re.findall(r"[A-Za-z]{3,12}", (ROOT / "LICENSE-APACHE").read_text())
+    page = "<!doctype html><html lang=en><head><meta charset=utf-8><title>Shop</title></head><body>\n"
+    while len(page.encode()) < 60 * 1024:
+        text = [" ".join(chosen.choice(words) for _ in range(count)) for count in (3, 4, 22)]
+        number = chosen.randrange
+        page += (
+            f'<article class="product card" id="p{number(10**7)}"><a href="/products/{chosen.choice(words).lower()}-{number(10**5)}">'
+            f'<img src="/assets/img/{number(16**12):x}.webp" width="320" height="240" alt="{text[0]}" loading="lazy"></a>'
+            f'<h2 class="product__title">{text[1]}</h2><p class="product__text">{text[2]}</p><span class="price">{number(100)}.{number(100):02} €</span></article>\n'
+        )
+    return page.encode()[: 60 * 1024]
+
+
+def page_folder(folder):
+    site = folder / "site"
+    site.mkdir()
+    site.chmod(0o755)
+    (site / "index.html").write_bytes(shop_page())
+    return site
+
+
+def keepwarm_page(coding, level):
+    """Keepwarm with that page as a file, compressed for each request."""
+
+    def command(keepwarm_binary, port, folder, _target):
+        file = folder / "keepwarm.toml"
+        file.write_text(KEEPWARM_PAGE.format(port=port, site=page_folder(folder), coding=coding, level=level))
+        return [keepwarm_binary, "run", "--config", file]
+
+    return command
+
+
+def nginx_page(level):
+    """nginx with the same page, and gzip of that level."""
+
+    def command(_keepwarm_binary, port, folder, _target):
+        return nginx_with(folder, NGINX_PAGE.format(port=port, site=page_folder(folder), level=level))
+
+    return command
 
 
 def bare(_keepwarm_binary, port, _folder, _target):

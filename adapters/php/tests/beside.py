@@ -1,13 +1,29 @@
-"""A site in a kept worker and in php-cgi, visited step by step by two browsers that do the same: what they see has to be the same."""
+"""A site in a kept worker and under php-fpm, visited step by step by two browsers that do the same: what they see has to be the same."""
 
+import glob
 import os
 import re
+import socket
 import subprocess
+import tempfile
+import time
 import urllib.parse
 
 from tests.driver import Worker
 
-CGI = os.environ.get("PHP_CGI", "php-cgi")
+# Debian names it after its version.
+FPM = os.environ.get("PHP_FPM") or max(glob.glob("/usr/sbin/php-fpm*"), default="php-fpm")
+POOL = """
+[global]
+daemonize = no
+error_log = {folder}/log
+[www]
+listen = {folder}/socket
+user = root
+pm = static
+pm.max_children = 1
+"""
+START = 30
 FORM = "application/x-www-form-urlencoded"
 # What each server says for itself, and how each frames a body.
 OWN = {"date", "content-length", "x-powered-by", "status", "last-modified"}
@@ -48,15 +64,58 @@ def shown(status, fields, body):
     return status, kept, SECRET.sub("SECRET", body.decode("utf-8", "replace"))
 
 
+class Fpm:
+    """A php-fpm with one process, spoken to by `cgi-fcgi`: the variables of a request are its environment."""
+
+    def __init__(self, options):
+        self.folder = tempfile.TemporaryDirectory()
+        self.socket = os.path.join(self.folder.name, "socket")
+        file = os.path.join(self.folder.name, "pool.conf")
+        with open(file, "w", encoding="utf-8") as pool:
+            pool.write(POOL.format(folder=self.folder.name))
+        command = [FPM, "--nodaemonize", "--allow-to-run-as-root", "--fpm-config", file, *(part for option in options for part in ("-d", option))]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            self.wait_until_it_listens()
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_until_it_listens(self):
+        deadline = time.monotonic() + START
+        while True:
+            try:
+                with socket.socket(socket.AF_UNIX) as attempt:
+                    return attempt.connect(self.socket)
+            except OSError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    with open(os.path.join(self.folder.name, "log"), encoding="utf-8") as log:
+                        raise AssertionError(f"{FPM} does not start: {log.read()}") from None
+            time.sleep(0.02)
+
+    def run(self, env, body):
+        command = ["cgi-fcgi", "-bind", "-connect", self.socket]
+        return subprocess.run(command, input=body, env={"PATH": os.environ["PATH"], **env}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+        self.folder.cleanup()
+
+
 class Sites:
     """The same application twice, each with a folder of its own."""
 
-    def __init__(self, entry, script, options, worker_env, cgi_env):
-        self.entry, self.options, self.worker_env, self.cgi_env = entry, options, worker_env, cgi_env
-        self.command = [CGI, *(part for option in options for part in ("-d", option)), str(script)]
-        self.worker_browser, self.cgi_browser = Browser(), Browser()
+    def __init__(self, entry, script, options, worker_env, fpm_env):
+        self.entry, self.script, self.options, self.worker_env, self.fpm_env = entry, script, options, worker_env, fpm_env
+        self.worker_browser, self.fpm_browser = Browser(), Browser()
         self.worker = None
-        self.reload()
+        self.fpm = Fpm(options)
+        try:
+            self.reload()
+        except BaseException:
+            self.fpm.stop()
+            raise
 
     def reload(self):
         """As Keepwarm reloads: another worker takes the place of this one."""
@@ -67,29 +126,30 @@ class Sites:
 
     def stop(self):
         self.worker.stop()
+        self.fpm.stop()
 
     def of_worker(self, method, path, query, fields, body):
         response = self.worker.get(path, query=query, method=method, fields=fields, body=body)
         return response.status, [(name.lower(), value) for name, value in response.fields], response.body
 
-    def of_cgi(self, method, path, query, fields, body):
+    def of_fpm(self, method, path, query, fields, body):
         env = {
-            "PATH": os.environ["PATH"], "GATEWAY_INTERFACE": "CGI/1.1", "REDIRECT_STATUS": "200", "SERVER_PROTOCOL": "HTTP/1.1", "REQUEST_METHOD": method,
-            "QUERY_STRING": query, "REQUEST_URI": path + ("?" + query if query else ""), "SCRIPT_FILENAME": self.command[-1], "SCRIPT_NAME": "/index.php",
-            "SERVER_NAME": "shop.example", "SERVER_PORT": "80", "REMOTE_ADDR": "127.0.0.1", **self.cgi_env,
+            "GATEWAY_INTERFACE": "CGI/1.1", "REDIRECT_STATUS": "200", "SERVER_PROTOCOL": "HTTP/1.1", "REQUEST_METHOD": method,
+            "QUERY_STRING": query, "REQUEST_URI": path + ("?" + query if query else ""), "SCRIPT_FILENAME": str(self.script), "SCRIPT_NAME": "/index.php",
+            "SERVER_NAME": "shop.example", "SERVER_PORT": "80", "REMOTE_ADDR": "127.0.0.1", **self.fpm_env,
         }  # fmt: skip
         for name, value in fields:
             name = name.upper().replace("-", "_")
             env[name if name.startswith("CONTENT_") else f"HTTP_{name}"] = value
-        head, _, text = subprocess.run(self.command, input=body, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.partition(b"\r\n\r\n")
+        head, _, text = self.fpm.run(env, body).partition(b"\r\n\r\n")
         lines = [line.partition(": ")[::2] for line in head.decode("latin-1").split("\r\n") if line]
         found = [(name.lower(), value) for name, value in lines]
         return int(dict(found).get("status", "200").split()[0]), found, text
 
     def visit(self, path, form=None, query="", kind=None, body=None, extra=()):
-        """One step of both; gives what is to be compared, the worker's and php-cgi's."""
+        """One step of both; gives what is to be compared, the worker's and php-fpm's."""
         seen = []
-        for browser, ask in ((self.worker_browser, self.of_worker), (self.cgi_browser, self.of_cgi)):
+        for browser, ask in ((self.worker_browser, self.of_worker), (self.fpm_browser, self.of_fpm)):
             sent, fields = body, list(extra)
             if form is not None:
                 sent = urllib.parse.urlencode({name: value.replace("TOKEN", browser.token) for name, value in form.items()}).encode()

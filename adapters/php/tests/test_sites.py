@@ -1,4 +1,4 @@
-"""Laravel and Symfony as sites, kept and under php-cgi: login, form, upload, session, files, error pages, with a reload in between."""
+"""Laravel and Symfony as sites, kept and under php-fpm: login, form, upload, session, files, error pages, with a reload in between."""
 
 import os
 import tempfile
@@ -22,8 +22,8 @@ class Beside(unittest.TestCase):
             yield folder.name
 
     def same(self, path, status, **more):
-        worker, cgi = self.sites.visit(path, **more)
-        self.assertEqual(worker, cgi, (path, self.sites.worker.log()[-3000:]))
+        worker, fpm = self.sites.visit(path, **more)
+        self.assertEqual(worker, fpm, (path, self.sites.worker.log()[-3000:]))
         self.assertEqual(worker[0], status, (path, worker, self.sites.worker.log()[-3000:]))
         return worker[2]
 

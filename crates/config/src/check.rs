@@ -67,12 +67,18 @@ fn check_something_listens(table: &Table, file: Option<&str>, cx: &mut Checker<'
 fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &mut Checker<'_>) -> Listener {
     warn_of_unreachable(&draft, cx);
     let body = draft.limits.body;
-    let mut routes: Vec<Route> =
-        draft.routes.into_iter().filter_map(|route| finish_route(route, body, known, cx)).collect();
+    let compression = draft.compression;
+    let mut routes: Vec<Route> = Vec::new();
+    for mut route in draft.routes {
+        let own = route.compression.take().or_else(|| compression.clone());
+        route.route.compression = own.filter(|compression| compression.enabled);
+        routes.extend(finish_route(route, body, known, cx));
+    }
     if draft.has_no_route && draft.forward_proxy.is_none() {
         match apps {
             [app] => routes.push(Route {
                 try_files: site_directory(app),
+                compression: compression.filter(|compression| compression.enabled),
                 ..Route::to(Action::App(app.name.clone()), body)
             }),
             _ => {

@@ -193,8 +193,8 @@ mod tests {
             let text = explain(query).unwrap();
             assert!(text.contains("  workers "), "{query}: {text}");
         }
-        let route = explain("listen.NAME.route").unwrap();
-        assert!(route.contains("Not supported by this version yet: "), "{route}");
+        let listen = explain("listen.NAME").unwrap();
+        assert!(listen.contains("Not supported by this version yet: "), "{listen}");
     }
 
     #[test]

@@ -159,6 +159,9 @@ impl Site {
         if let Some(pages) = &route.error_pages {
             request.notes.routed.error_pages = Some(Arc::clone(pages));
         }
+        if route.compression.is_some() {
+            request.set_compression(route.compression.as_ref());
+        }
         if let Some(refusal) = refused(route, request) {
             request.notes.routed.response_edits.clone_from(&route.edits);
             if refusal.status == 413 {

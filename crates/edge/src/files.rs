@@ -24,9 +24,10 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use self::precompressed::{BROTLI, GZIP};
+use self::precompressed::VARIANTS;
 use crate::refusals;
 use http::Method;
+use keepwarm_policy::compression::{AcceptEncoding, Coding};
 use keepwarm_serve::{
     AccessGuard, Exchange, FileLookup, Folder, FolderListing, Handler, OpenFile, file_name,
 };
@@ -217,22 +218,27 @@ impl Files {
             return chosen;
         }
         let fields = &exchange.request().head.fields;
-        let [gzip, brotli] = [GZIP, BROTLI].map(|coding| precompressed::takes(fields, coding));
+        let accept = AcceptEncoding::parse(fields.all("accept-encoding"));
         let length = name.len();
-        for (coding, taken) in [(GZIP, gzip), (BROTLI, brotli)] {
-            if coding == BROTLI && (!brotli || (gzip && !chosen.varies)) {
-                break;
+        let mut found: Vec<(Coding, OpenFile)> = Vec::new();
+        for (coding, ending) in VARIANTS {
+            if !precompressed::is_looked_up(coding, &accept, chosen.varies) {
+                continue;
             }
             name.truncate(length);
-            name.extend_from_slice(coding.ending);
+            name.extend_from_slice(ending);
             if let Ok(FileLookup::File(one)) = self.folder.open(&name).await
                 && one.is_as_new_as(&chosen.file)
             {
                 chosen.varies = true;
-                if taken {
-                    (chosen.file, chosen.coding) = (one, Some(coding));
-                }
+                found.push((coding, one));
             }
+        }
+        let offered: Vec<Coding> = found.iter().rev().map(|(coding, _)| *coding).collect();
+        if let Some(best) = accept.best(&offered)
+            && let Some((coding, file)) = found.into_iter().find(|(coding, _)| *coding == best)
+        {
+            (chosen.file, chosen.coding) = (file, Some(coding));
         }
         chosen
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use http::Method;
-use keepwarm_serve::{ErrorPages, FieldEdits, ForwardingPolicy, Handler};
+use keepwarm_serve::{Compression, ErrorPages, FieldEdits, ForwardingPolicy, Handler};
 use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
@@ -38,6 +38,8 @@ pub struct Route {
     pub error_pages: Option<Arc<ErrorPages>>,
     /// They also replace error responses of the app.
     pub intercept_errors: bool,
+    /// Compression of its responses, our own errors on this route included.
+    pub compression: Option<Arc<Compression>>,
     /// A client that shuts its writing side is gone.
     pub abort_on_half_close: bool,
     /// How messages are passed on to an app.
@@ -93,6 +95,7 @@ impl Route {
             edits: None,
             error_pages: None,
             intercept_errors: false,
+            compression: None,
             abort_on_half_close: false,
             passing: ForwardingPolicy::default(),
             pattern: Arc::default(),

@@ -74,6 +74,22 @@ impl Fields {
         self.spans.iter().filter(move |span| self.name(span) == name).map(|span| self.value(span))
     }
 
+    /// Lets `edit` change each value of that name in place, and return its new length, at most the old one.
+    pub fn edit_values(&mut self, lower_name: &str, mut edit: impl FnMut(&mut [u8]) -> usize) {
+        for index in 0..self.spans.len() {
+            let Some(span) = self.spans.get(index).copied() else { continue };
+            if self.name(&span) != lower_name.as_bytes() {
+                continue;
+            }
+            let (at, len) = (span.value as usize, span.value_len as usize);
+            let shorter = self.bytes.get_mut(at..at + len).map_or(0, &mut edit).min(len);
+            if let Some(span) = self.spans.get_mut(index) {
+                // No greater than it was.
+                span.value_len = shorter as u32;
+            }
+        }
+    }
+
     /// Whether the comma-separated lists of that name have this member, in any case.
     #[must_use]
     pub fn has_token(&self, lower_name: &str, token: &str) -> bool {

@@ -1,5 +1,6 @@
 //! A checked configuration as running parts: what the edge, the workers and the listeners are given.
 
+mod compression;
 mod error_pages;
 mod files;
 mod htaccess;
@@ -207,6 +208,7 @@ pub(crate) fn worker_kind(app: &App) -> WorkerKind {
 /// Sets the limits that apply to the process, not to one listener.
 pub(crate) fn set_process_limits(limits: &Limits) {
     keepwarm_net::SPILL.set_limits(limits.spill, limits.spill_memory);
+    keepwarm_serve::COMPRESSION_MEMORY.set_limit(limits.compression_memory);
 }
 
 /// What clients may do on a listener's connections.
@@ -297,6 +299,7 @@ fn route(
         error_pages: error_pages::of_route(route, listen)?,
         intercept_errors: route.intercept_errors,
         is_split: !route.split.is_empty(),
+        compression: compression::of(route)?,
         abort_on_half_close: route.abort_on_half_close,
         passing: ForwardingPolicy {
             buffer_request: route.buffer_request,

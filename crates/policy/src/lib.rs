@@ -3,6 +3,7 @@
 pub mod backoff;
 pub mod balance;
 pub mod breaker;
+pub mod compression;
 mod digest;
 mod expect_support;
 pub mod gcra;
@@ -13,6 +14,7 @@ mod keep_alive;
 mod min_rate;
 pub mod outlier;
 pub mod quarantine;
+pub mod renewal;
 pub mod retry;
 mod retry_budget;
 mod rng;

@@ -7,10 +7,11 @@ use keepwarm_http1::{AppFields, BadField, ResponseLength};
 use keepwarm_net::Deadlines;
 use tokio::time::Instant;
 
+use crate::compression::CompressedBody;
 use crate::h1;
 use crate::h1::{Message, WebSocketLimits};
 use crate::h2::ServerStream;
-use crate::{BodyError, BodyProgress, ClientLoss, ConnectionLimits, Request};
+use crate::{BodyError, BodyProgress, ClientLoss, ConnectionLimits, Request, UNSENT_ENOUGH};
 
 /// One request and the means to respond to it, for every version of HTTP.
 ///
@@ -21,6 +22,8 @@ use crate::{BodyError, BodyProgress, ClientLoss, ConnectionLimits, Request};
 #[derive(Debug)]
 pub struct Exchange<'c> {
     carrier: ProtocolStream<'c>,
+    /// The body is compressed; the route asks for it.
+    compressed: Option<Box<CompressedBody>>,
 }
 
 /// The result of sending a part of a file.
@@ -58,13 +61,15 @@ macro_rules! on {
     }};
 }
 
+mod compressed;
+
 impl<'c> Exchange<'c> {
     pub(crate) fn http1(stream: &'c mut h1::Stream) -> Self {
-        Self { carrier: ProtocolStream::Http1(stream) }
+        Self { carrier: ProtocolStream::Http1(stream), compressed: None }
     }
 
     pub(crate) fn http2(stream: &'c mut ServerStream) -> Self {
-        Self { carrier: ProtocolStream::Http2(stream) }
+        Self { carrier: ProtocolStream::Http2(stream), compressed: None }
     }
 }
 
@@ -226,10 +231,10 @@ impl Exchange<'_> {
     ) -> Result<AppFields, BadField> {
         // The route's edits; restored for a head that follows this one (see [`Self::take_back`]).
         let Some(edits) = self.request_mut().notes.routed.response_edits.take() else {
-            return on!(mut self, stream => stream.begin_response(status, length, close, fields));
+            return self.begin_response(status, length, close, fields);
         };
         let edited = edits.apply(fields);
-        let begun = on!(mut self, stream => stream.begin_response(status, length, close, edited));
+        let begun = self.begin_response(status, length, close, edited);
         self.request_mut().notes.routed.response_edits = Some(edits);
         begun
     }
@@ -252,21 +257,30 @@ impl Exchange<'_> {
         if self.request().notes.routed.body_is_replaced {
             return;
         }
+        if self.compressed.is_some() {
+            return self.compressed_data(bytes);
+        }
         on!(mut self, stream => stream.data(bytes))
     }
 
     /// The response is complete. If it is shorter than announced, it is cut instead.
     pub fn end(&mut self) {
-        on!(mut self, stream => stream.end())
+        if self.compressed.is_none() || self.end_compressed() {
+            on!(mut self, stream => stream.end())
+        }
     }
 
     /// The response is complete, with trailers if the client accepts them.
     pub fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
-        on!(mut self, stream => stream.end_with_trailers(fields))
+        if self.compressed.is_none() || self.end_compressed() {
+            on!(mut self, stream => stream.end_with_trailers(fields))
+        }
     }
 
     /// The response cannot be completed: the connection is cut so that the client sees it.
     pub fn abort(&mut self, reason: &'static str) {
+        // Without its end: what was sent is incomplete in its coding, too.
+        self.compressed = None;
         on!(mut self, stream => stream.abort(reason))
     }
 
@@ -275,12 +289,16 @@ impl Exchange<'_> {
         let taken = on!(mut self, stream => stream.take_back());
         if taken {
             self.request_mut().notes.routed.body_is_replaced = false;
+            self.compressed = None;
         }
         taken
     }
 
     /// Whether all announced bytes of the response are queued, and only its end is missing: there is no more to hold back.
     pub fn is_given(&self) -> bool {
+        if let Some(compressed) = &self.compressed {
+            return compressed.is_finished();
+        }
         on!(self, stream => stream.is_given())
     }
 
@@ -296,12 +314,20 @@ impl Exchange<'_> {
 
     /// Bytes queued and not yet taken by the socket.
     pub fn unsent(&self) -> usize {
-        on!(self, stream => stream.unsent())
+        let unsent = on!(self, stream => stream.unsent());
+        match &self.compressed {
+            // No more parts in this turn.
+            Some(compressed) if compressed.has_had_turn() => unsent.max(UNSENT_ENOUGH),
+            _ => unsent,
+        }
     }
 
     /// Writes queued bytes. Ready when the socket has them all. A response whose head is queued and whose body is due at
     /// once may be held for up to 2 ms, so that both leave together.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientLoss>> {
+        if self.compressed.is_some() {
+            return self.poll_flush_compressed(cx);
+        }
         on!(mut self, stream => stream.poll_flush(cx))
     }
 
@@ -309,7 +335,9 @@ impl Exchange<'_> {
     pub fn sends_files(&self) -> bool {
         match &self.carrier {
             ProtocolStream::Http1(stream) => {
-                !stream.request.notes.routed.body_is_replaced && stream.sends_files()
+                self.compressed.is_none()
+                    && !stream.request.notes.routed.body_is_replaced
+                    && stream.sends_files()
             }
             ProtocolStream::Http2(_) => false,
         }

@@ -10,13 +10,15 @@ use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestHead, Version, cgi_safe_name};
 use keepwarm_net::Scheme;
+use keepwarm_policy::compression::{has_coded_etag, restore_etags};
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::RouteMeter;
 use keepwarm_telemetry::stalls::StallSet;
 use tokio::time::Instant;
 
 use crate::{
-    BodyCopy, CallRecord, ErrorPages, Exchange, FieldEdits, Refusal, ResponseOutcome, SendfileRequest,
+    BodyCopy, CallRecord, Compression, ErrorPages, Exchange, FieldEdits, Refusal, ResponseOutcome,
+    SendfileRequest,
 };
 
 /// Responds to requests. Shared by every connection of every thread; a call runs on the connection's own thread.
@@ -88,6 +90,8 @@ pub struct RequestContext {
     pub call: Option<Box<CallRecord>>,
     /// Set on a refusal, a cut or a retry: the stable name of the cause.
     pub reason: Option<&'static str>,
+    /// The tags of compressed responses in its conditions, as its client sent them ([`Request::set_compression`]).
+    pub(crate) coded_etags: Option<Box<[u8]>>,
     /// A field was dropped because of its name, and counted.
     dropped_names: Cell<bool>,
 }
@@ -101,6 +105,8 @@ pub struct RouteContext {
     pub mount: usize,
     /// Changes the route makes to the head of the response.
     pub response_edits: Option<Arc<FieldEdits>>,
+    /// How the route compresses responses, if it does.
+    pub(crate) compression: Option<Arc<Compression>>,
     /// How the route forwards bodies.
     pub passing: ForwardingPolicy,
     /// The app may name a file as its response ([`Exchange::hand_file`]).
@@ -219,6 +225,23 @@ impl Request {
         self.head.redirect(local);
         self.extra_fields.clear();
         self.notes.routed = RouteContext::default();
+    }
+
+    /// Compresses its response as its route says. Tags of compressed responses in its conditions become those that the app has made again.
+    pub fn set_compression(&mut self, compression: Option<&Arc<Compression>>) {
+        self.notes.routed.compression = compression.cloned();
+        if compression.is_none() {
+            return;
+        }
+        // Not `If-Range`: a range is of the bytes as they are (RFC 9110 §13.1.5).
+        for name in ["if-none-match", "if-match"] {
+            let coded = |list: &&[u8]| has_coded_etag(list);
+            let Some(list) = self.head.fields.all(name).find(coded) else { continue };
+            if name == "if-none-match" {
+                self.notes.coded_etags = Some(list.into());
+            }
+            self.head.fields.edit_values(name, restore_etags);
+        }
     }
 
     /// The two ends of the connection.

@@ -5,6 +5,7 @@
 //! app, a route or a worker is.
 
 mod body_copy;
+mod compression;
 mod error_pages;
 mod error_response;
 mod exchange;
@@ -27,6 +28,7 @@ mod server_exchange;
 mod websocket;
 
 pub use body_copy::BodyCopy;
+pub use compression::{COMPRESSION_MEMORY, Compression, CompressionMemory};
 pub use error_pages::{ErrorPage, ErrorPages};
 pub use error_response::{
     ErrorMessage, ErrorResponse, prefers_json, respond_with_body_error, respond_with_error,

@@ -22,6 +22,8 @@ pub static CALL_REFUSALS: Family = Family::new();
 pub static NORMALIZED: Family = Family::new();
 /// Responses that waited for their clients because spools were at their limit.
 pub static SPILL_FULL: Counter = Counter(AtomicU64::new(0));
+/// Responses that were sent uncompressed because the memory of encoders was at its limit.
+pub static COMPRESSION_SKIPPED: Counter = Counter::new();
 /// Panics, by what they ended.
 pub static PANICS: Family = Family::new();
 /// Requests that had fields dropped because of their names.
@@ -34,6 +36,10 @@ pub static LOG_LINES_DROPPED: Counter = Counter(AtomicU64::new(0));
 pub struct Counter(AtomicU64);
 
 impl Counter {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     /// Adds `count`.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);

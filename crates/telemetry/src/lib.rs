@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod app_output;
+pub mod compression;
 pub mod connections;
 pub mod counters;
 pub mod escape;

@@ -48,6 +48,8 @@ pub struct Limits {
     pub spill: u64,
     /// Part of `spill` that may be in memory.
     pub spill_memory: u64,
+    /// Memory of all encoders of compressed responses; beyond it responses are sent uncompressed.
+    pub compression_memory: u64,
     /// Size of one WebSocket frame; a larger one closes it with 1009.
     pub websocket_frame: u64,
     /// Size of one WebSocket message; a larger one closes it with 1009.
@@ -82,6 +84,7 @@ impl Default for Limits {
             response_buffer: 1024 * MIB,
             spill: 1024 * MIB,
             spill_memory: 128 * MIB,
+            compression_memory: 128 * MIB,
             websocket_frame: 16 * MIB,
             websocket_message: 16 * MIB,
             websocket_idle: Duration::from_secs(300),

@@ -5,6 +5,7 @@
 
 mod admin;
 mod app;
+mod compression;
 mod error_page;
 mod files;
 mod forward_proxy;
@@ -20,6 +21,7 @@ mod upstream;
 
 pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
+pub use compression::{Compression, CompressionLevel, ContentCoding};
 pub use error_page::ErrorPage;
 pub use files::{FileOptions, ImmutableNames};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};

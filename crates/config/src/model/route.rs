@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Cidr, ErrorPage, FileOptions, Mirror, SplitKey, SplitShare};
+use super::{Cidr, Compression, ErrorPage, FileOptions, Mirror, SplitKey, SplitShare};
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub struct Route {
     pub intercept_errors: bool,
     /// Name of the rate limit, which is in [`crate::Config::rate_limits`].
     pub rate_limit: Option<String>,
+    /// Compress responses. `None`: they are sent as they are.
+    pub compression: Option<Compression>,
 }
 
 /// `host` of a route. It is compared without the port of the request's host, and regardless of case.
@@ -207,6 +209,7 @@ impl Route {
             error_pages: Vec::new(),
             intercept_errors: false,
             rate_limit: None,
+            compression: None,
         }
     }
 }

@@ -245,6 +245,18 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             ..Key::LIVE
         },
         Key {
+            name: "compression_memory",
+            brief: "Maximum memory of all encoders of compressed responses",
+            long: "A response holds an encoder until the last byte of its body is compressed: streams, and bodies above 128 KiB whose clients read slowly, hold theirs for long. gzip needs 380 KiB, zstd and brotli 1.7 MiB (zstd 300 KiB for server-sent events), and up to 5 MiB with `level = \"small\"`. At the limit, further responses are sent uncompressed, and counted (`keepwarm_compression_skipped_total`).",
+            default: DefaultValue::Literal("\"128MiB\""),
+            right: "compression_memory = \"512MiB\"",
+            wrong: "compression_memory = \"off\"",
+            value: &Set(Size(1 << 20..=1 << 40), |limits: &mut Limits, value| {
+                limits.compression_memory = value
+            }),
+            ..Key::LIVE
+        },
+        Key {
             name: "websocket_frame",
             brief: "Maximum size of one WebSocket frame; a larger one closes it with 1009",
             long: "Applies to frames from the client. A compressed frame may be 1/256 longer, because data that cannot be compressed grows a little. A frame is passed to the app in parts of 64 KiB, so a large one takes no more memory here than a small one. Precedents: uvicorn 16 MiB, Node's ws 100 MiB.",

@@ -1,10 +1,11 @@
+use super::compression::COMPRESSION;
 use super::forward_proxy::{self, FORWARD_PROXY};
 use super::limits::LIMITS;
 use super::route::{RouteDraft, RouteList};
 use crate::checker::Checker;
 use crate::description::Describe;
 use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
-use crate::model::{AccessLog, Bind, ErrorPage, ForwardProxy, Limits, LogFormat};
+use crate::model::{AccessLog, Bind, Compression, ErrorPage, ForwardProxy, Limits, LogFormat};
 use crate::raw::{Directive, Span, Table, Value};
 use crate::shape::{AccessLogShape, BindAddresses, ErrorPagesShape};
 
@@ -18,6 +19,7 @@ pub(crate) struct ListenDraft {
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) error_pages: Vec<ErrorPage>,
     pub(crate) forward_proxy: Option<ForwardProxy>,
+    pub(crate) compression: Option<Compression>,
     pub(crate) routes: Vec<RouteDraft>,
     /// The file has no route, not even an invalid one.
     pub(crate) has_no_route: bool,
@@ -33,6 +35,7 @@ impl ListenDraft {
             access_log: Some(AccessLog { format: LogFormat::Text, file: None }),
             error_pages: Vec::new(),
             forward_proxy: None,
+            compression: None,
             routes: Vec::new(),
             has_no_route: true,
         }
@@ -40,10 +43,11 @@ impl ListenDraft {
 }
 
 /// Limits of the whole process, which a listener cannot have, each with advice.
-const PROCESS_LIMITS: [(&str, &str); 3] = [
+const PROCESS_LIMITS: [(&str, &str); 4] = [
     ("connections", "set it in `[server.limits]`; here you can set `connections_per_client`"),
     ("spill", "set it in `[server.limits]`; here you can set `response_buffer`"),
     ("spill_memory", "set it in `[server.limits]`; here you can set `response_buffer`"),
+    ("compression_memory", "set it in `[server.limits]`; here you can set `compress`"),
 ];
 
 fn check_limits(_: &ListenDraft, table: &Table, _: &Directive, cx: &mut Checker<'_>) {
@@ -86,7 +90,7 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         Key {
             name: "limits",
             brief: "Limits for this listener, with the keys of `[server.limits]`",
-            long: "Keys that are not set here are taken from `[server.limits]`. `connections`, `spill` and `spill_memory` can be set only there.",
+            long: "Keys that are not set here are taken from `[server.limits]`. `connections`, `spill`, `spill_memory` and `compression_memory` can be set only there.",
             default: DefaultValue::Words("those of `[server.limits]`"),
             right: "limits = { body = \"1MiB\" }",
             wrong: "limits = 5",
@@ -116,6 +120,18 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             right: "error_pages = { 404 = \"errors/404.html\", 5xx = \"errors/5xx.html\" }",
             wrong: "error_pages = \"errors/404.html\"",
             value: &Set(ErrorPagesShape, |listen: &mut ListenDraft, pages| listen.error_pages = pages),
+            ..Key::LIVE
+        },
+        Key {
+            name: "compress",
+            brief: "Compress responses, for all routes without a `compress` of their own",
+            long: "`true`, `false`, or a table with other settings; see `compress` of a route. Off by default: it costs CPU time for every response, a CDN or proxy in front may do it already, and it makes pages that mix secrets with input readable for attackers (BREACH), so that somebody should decide. Precedents: nginx and Caddy compress nothing unless they are told to.",
+            default: DefaultValue::Literal("false"),
+            right: "compress = { level = \"fast\" }",
+            wrong: "compress = \"on\"",
+            value: &Set(COMPRESSION, |listen: &mut ListenDraft, compression| {
+                listen.compression = Some(compression)
+            }),
             ..Key::LIVE
         },
         Key {

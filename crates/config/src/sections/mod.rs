@@ -2,6 +2,7 @@
 
 mod admin;
 mod app;
+mod compression;
 mod forward_proxy;
 mod limits;
 mod listen;

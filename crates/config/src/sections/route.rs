@@ -5,11 +5,12 @@ mod split;
 
 use std::path::PathBuf;
 
+use super::compression::COMPRESSION;
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
 use crate::key::{DefaultValue, Key, Section, Set};
-use crate::model::{Action, EarlyHints, FixedResponse, PathPattern, Redirect, Route};
+use crate::model::{Action, Compression, EarlyHints, FixedResponse, PathPattern, Redirect, Route};
 use crate::raw::{Directive, Span, Table};
 use crate::shape::{
     CIDRS, DirectoryTable, ExistingPath, Flag, HOSTS, METHODS, PATH, RedirectShape, ResponseShape,
@@ -25,7 +26,7 @@ pub(crate) struct RouteDraft {
     pub(crate) span: Span,
     /// `listen.public.route[1]`
     pub(crate) name: String,
-    /// `action`, `max_body` and `rate_limit` are valid only after the checks of the whole file.
+    /// `action`, `max_body`, `rate_limit` and `compression` are valid only after the checks of the whole file.
     pub(crate) route: Route,
     pub(crate) app: Option<(String, Span)>,
     pub(crate) upstream: Option<(String, Span)>,
@@ -36,6 +37,8 @@ pub(crate) struct RouteDraft {
     pub(crate) rate_limit: Option<(String, Span)>,
     pub(crate) split: Vec<SplitDraft>,
     pub(crate) mirror: Option<MirrorDraft>,
+    /// It replaces that of the listener.
+    pub(crate) compression: Option<Compression>,
 }
 
 impl RouteDraft {
@@ -53,6 +56,7 @@ impl RouteDraft {
             rate_limit: None,
             split: Vec::new(),
             mirror: None,
+            compression: None,
         }
     }
 }
@@ -381,7 +385,18 @@ static ROUTE: Section<RouteDraft> = Section {
             value: &Set(Flag, |draft: &mut RouteDraft, abort| draft.route.abort_on_half_close = abort),
             ..Key::LIVE
         },
-        Key::unsupported("compress", "Compression of responses"),
+        Key {
+            name: "compress",
+            brief: "Compress responses with zstd, brotli or gzip",
+            long: "`true`, `false`, or a table with other settings; it replaces the listener's `compress`. Responses of the app or upstream, files, fixed responses and error pages are compressed alike, by `Accept-Encoding`. Streams are flushed as the app sends them. Not compressed: what has a `Content-Encoding` already, `Cache-Control: no-transform`, a digest or a signature; parts (206); HTTP/1.0. An app switches it off for a response with `Content-Encoding: identity`, which is not passed on.",
+            default: DefaultValue::Words("that of the listener"),
+            right: "compress = true",
+            wrong: "compress = \"gzip\"",
+            value: &Set(COMPRESSION, |draft: &mut RouteDraft, compression| {
+                draft.compression = Some(compression)
+            }),
+            ..Key::LIVE
+        },
     ],
 };
 

@@ -55,7 +55,7 @@ fn a_wrong_variable_is_named() {
 /// A variable can hold the whole table: it was looked at only where a file had it.
 #[test]
 fn a_limit_of_the_process_is_refused_for_a_listener_wherever_it_stands() {
-    for key in ["connections", "spill", "spill_memory"] {
+    for key in ["connections", "spill", "spill_memory", "compression_memory"] {
         let table = format!("{{ {key} = 100000 }}");
         let name = format!("KEEPWARM_LISTEN__PUBLIC__LIMITS__{}", key.to_uppercase());
         for variable in [("KEEPWARM_LISTEN__PUBLIC__LIMITS", table.as_str()), (&name, "100000")] {

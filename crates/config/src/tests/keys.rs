@@ -55,7 +55,7 @@ fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
     if in_listen {
         let _ = writeln!(text, "{line}");
     }
-    for table in ["listen.public.access_log", "listen.public.forward_proxy"] {
+    for table in ["listen.public.access_log", "listen.public.compress", "listen.public.forward_proxy"] {
         if section.starts_with(table) {
             let _ = write!(text, "\n[{section}]\n{line}\n");
         }

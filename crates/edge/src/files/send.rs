@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use http::Method;
 use keepwarm_http1::Fields;
+use keepwarm_policy::compression::Coding;
 use keepwarm_serve::{Exchange, OpenFile, SendfileField};
 
 use super::conditions::{ConditionResult, Validators};
-use super::precompressed::Coding;
 use super::ranges::{RangeRequest, parse_range};
 use super::transfer;
 use crate::refusals;
@@ -164,7 +164,7 @@ impl FileResponse<'_> {
     fn head_fields(&self, validators: &Validators, status: u16) -> Fields {
         let mut fields = Fields::new();
         if let Some(coding) = self.coding {
-            fields.push(b"Content-Encoding", coding.name.as_bytes());
+            fields.push(b"Content-Encoding", coding.name().as_bytes());
         }
         if self.varies {
             fields.push(b"Vary", b"Accept-Encoding");

@@ -1,5 +1,6 @@
 //! Every metric, made from the counts at the time of the request. docs/operate/metrics.md describes them; a test keeps the two equal.
 
+mod compression;
 mod upstreams;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub(super) fn families(status: &StatusSnapshot) -> Vec<Family> {
     all.extend(upstreams::families(&status.upstreams));
     all.extend(words());
     all.extend(spill());
+    all.extend(compression::families());
     all.extend(about(status));
     all
 }

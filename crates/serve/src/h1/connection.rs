@@ -143,6 +143,7 @@ impl Stream {
         let handler = Arc::clone(&self.context.handler);
         let _busy = RequestGuard::new(&self.context);
         self.request.notes.routed.response_edits = None;
+        self.request.set_compression(None);
         self.take_back();
         match self.state.response {
             // A head that is queued, if any, was being written when it panicked.

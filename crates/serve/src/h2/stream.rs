@@ -189,6 +189,7 @@ impl ServerStream {
             return;
         }
         self.request.notes.routed.response_edits = None;
+        self.request.set_compression(None);
         self.take_back();
         match self.state.response {
             Http2ResponseState::None => {

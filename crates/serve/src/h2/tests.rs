@@ -1,5 +1,6 @@
 //! The server's role, against the `h2` crate's client and a client that writes its frames by hand.
 
+mod compression;
 mod limits;
 
 use std::cell::RefCell;
@@ -52,6 +53,7 @@ impl Handler for TestApp {
                 b"/echo" => echo(exchange).await,
                 b"/fields" => fields(exchange),
                 b"/large" => large(exchange).await,
+                b"/compressed" => compression::compressed(exchange).await,
                 b"/limited" => limits::limited(exchange).await,
                 b"/hints" => limits::hints(exchange),
                 b"/empty" => {

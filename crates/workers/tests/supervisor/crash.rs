@@ -1,7 +1,7 @@
 use keepwarm_workers::supervisor::{Exit, LinkEvent, WorkerKey, WorkerState};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::fake::Told;
+use crate::fake::LinkCall;
 use crate::harness::{Bench, SERVE, printed, records, sh, until, wait_printed};
 
 fn kill(pid: u32) {
@@ -24,7 +24,7 @@ async fn a_crash_loop_backs_off_gives_up_and_leaves_its_sibling_untouched() {
     }
     let errors = records("loop").into_iter().filter(|record| record.level == tracing::Level::ERROR).count();
     assert_eq!(errors, 1, "one error record, not one for each try");
-    let failed = Told::Failed("loop".to_owned(), Some("worker 1 exited with status 3".to_owned()));
+    let failed = LinkCall::Failed("loop".to_owned(), Some("worker 1 exited with status 3".to_owned()));
     assert_eq!(bench.links.told().iter().filter(|told| **told == failed).count(), 1);
     let snapshot = bench.supervisor.snapshot().await;
     assert_eq!(snapshot.failed.len(), 1);
@@ -38,7 +38,7 @@ async fn a_crash_loop_backs_off_gives_up_and_leaves_its_sibling_untouched() {
     let report = bench.supervisor.reload(vec![sh("loop", SERVE), sh("loop-sibling", SERVE)]).await.unwrap();
     assert_eq!(report.generation, 2);
     assert_eq!(bench.wait_ready("loop", 1).await[0].generation, 2);
-    assert!(bench.links.told().contains(&Told::Failed("loop".to_owned(), None)));
+    assert!(bench.links.told().contains(&LinkCall::Failed("loop".to_owned(), None)));
     assert!(bench.supervisor.snapshot().await.failed.is_empty());
     bench.stop().await;
 }
@@ -47,7 +47,7 @@ async fn a_crash_loop_backs_off_gives_up_and_leaves_its_sibling_untouched() {
 async fn workers_that_say_hello_and_die_are_given_up_too() {
     let script = r#"printf HELLO >&"$KEEPWARM_FD"; kill -SEGV $$"#;
     let bench = Bench::start(vec![sh("segv", script)]).await;
-    bench.wait_told("the app is given up", |told| matches!(told, Told::Failed(_, Some(_)))).await;
+    bench.wait_told("the app is given up", |told| matches!(told, LinkCall::Failed(_, Some(_)))).await;
     let snapshot = bench.supervisor.snapshot().await;
     assert!(snapshot.failed[0].reason.contains("killed by signal 11 (SIGSEGV)"), "{snapshot:?}");
     assert_eq!(bench.adopted("segv"), 4);
@@ -192,7 +192,7 @@ async fn a_worker_that_wants_to_go_is_replaced_first() {
     let worker = bench.wait_ready("leaving", 1).await.remove(0);
     let old = WorkerKey { app: worker.app, number: 1, generation: 1, pid: worker.pid.unwrap() };
     bench.links.say(LinkEvent::WantsDrain { worker: old.clone() });
-    let retired = Told::Retired(old.clone());
+    let retired = LinkCall::Retired(old.clone());
     bench.wait_told("the old one is retired", |told| *told == retired).await;
     // At that moment the new one was ready.
     let ready = bench.workers("leaving", WorkerState::Ready).await;

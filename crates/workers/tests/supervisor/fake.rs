@@ -16,9 +16,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
 
-/// What the supervisor told the dispatching side.
+/// A call of the supervisor to the dispatching side.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
+pub(crate) enum LinkCall {
     Adopted(WorkerKey),
     Retired(WorkerKey),
     Goodbye(WorkerKey),
@@ -27,7 +27,7 @@ pub(crate) enum Told {
 
 #[derive(Default)]
 pub(crate) struct FakeLinks {
-    told: Arc<Mutex<Vec<Told>>>,
+    told: Arc<Mutex<Vec<LinkCall>>>,
     events: OnceLock<UnboundedSender<LinkEvent>>,
     /// What requests are said to meet.
     load: Mutex<AppLoad>,
@@ -36,7 +36,7 @@ pub(crate) struct FakeLinks {
 }
 
 impl FakeLinks {
-    pub(crate) fn told(&self) -> Vec<Told> {
+    pub(crate) fn told(&self) -> Vec<LinkCall> {
         self.told.lock().unwrap().clone()
     }
 
@@ -53,12 +53,12 @@ impl FakeLinks {
         self.silent.store(silent, Ordering::Relaxed);
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(&self, told: LinkCall) {
         tell(&self.told, told);
     }
 }
 
-fn tell(list: &Mutex<Vec<Told>>, told: Told) {
+fn tell(list: &Mutex<Vec<LinkCall>>, told: LinkCall) {
     list.lock().unwrap().push(told);
     changed().notify_waiters();
 }
@@ -70,7 +70,7 @@ impl WorkerLinks for FakeLinks {
         socket: OwnedFd,
         events: UnboundedSender<LinkEvent>,
     ) -> Arc<dyn WorkerLink> {
-        self.tell(Told::Adopted(worker.clone()));
+        self.tell(LinkCall::Adopted(worker.clone()));
         let _ = self.events.set(events.clone());
         let stream = tokio::net::UnixStream::from_std(socket.into()).expect("a non-blocking socket");
         let link = Arc::new(FakeLink {
@@ -117,7 +117,7 @@ impl WorkerLinks for FakeLinks {
         addresses: Addresses,
         events: UnboundedSender<LinkEvent>,
     ) -> Arc<dyn WorkerLink> {
-        self.tell(Told::Adopted(worker.clone()));
+        self.tell(LinkCall::Adopted(worker.clone()));
         let (told, requests) = (self.told.clone(), Requests::default());
         let link = FakeServer { worker: worker.clone(), events: events.clone(), told, requests };
         tokio::spawn(async move {
@@ -143,26 +143,26 @@ impl WorkerLinks for FakeLinks {
     }
 
     fn set_failed(&self, app: &str, reason: Option<String>) {
-        self.tell(Told::Failed(app.to_owned(), reason));
+        self.tell(LinkCall::Failed(app.to_owned(), reason));
     }
 }
 
 struct FakeLink {
     worker: WorkerKey,
     drain: Arc<Notify>,
-    told: Arc<Mutex<Vec<Told>>>,
+    told: Arc<Mutex<Vec<LinkCall>>>,
     requests: Requests,
     silent: Arc<AtomicBool>,
 }
 
 impl WorkerLink for FakeLink {
     fn retire(&self) {
-        tell(&self.told, Told::Retired(self.worker.clone()));
+        tell(&self.told, LinkCall::Retired(self.worker.clone()));
         self.drain.notify_one();
     }
 
     fn say_goodbye(&self) {
-        tell(&self.told, Told::Goodbye(self.worker.clone()));
+        tell(&self.told, LinkCall::Goodbye(self.worker.clone()));
     }
 
     fn ping(&self) {}
@@ -180,13 +180,13 @@ impl WorkerLink for FakeLink {
 struct FakeServer {
     worker: WorkerKey,
     events: UnboundedSender<LinkEvent>,
-    told: Arc<Mutex<Vec<Told>>>,
+    told: Arc<Mutex<Vec<LinkCall>>>,
     requests: Requests,
 }
 
 impl WorkerLink for FakeServer {
     fn retire(&self) {
-        tell(&self.told, Told::Retired(self.worker.clone()));
+        tell(&self.told, LinkCall::Retired(self.worker.clone()));
         let _ = self.events.send(LinkEvent::Drained { worker: self.worker.clone() });
     }
 

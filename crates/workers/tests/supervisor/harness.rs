@@ -10,7 +10,7 @@ use keepwarm_workers::supervisor::{AppSpec, Options, StartFailure, Supervisor, W
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::fake::{FakeLinks, Record, Told, changed, record_to};
+use crate::fake::{FakeLinks, LinkCall, Record, changed, record_to};
 
 /// The longest any wait may take; none comes near it.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
@@ -74,12 +74,12 @@ impl Bench {
         .await
     }
 
-    pub(crate) async fn wait_told(&self, what: &str, test: impl Fn(&Told) -> bool) {
+    pub(crate) async fn wait_told(&self, what: &str, test: impl Fn(&LinkCall) -> bool) {
         until(what, async || self.links.told().iter().any(&test).then_some(())).await;
     }
 
     pub(crate) fn adopted(&self, app: &str) -> usize {
-        let of_app = |told: &&Told| matches!(told, Told::Adopted(worker) if &*worker.app == app);
+        let of_app = |told: &&LinkCall| matches!(told, LinkCall::Adopted(worker) if &*worker.app == app);
         self.links.told().iter().filter(of_app).count()
     }
 

@@ -6,7 +6,7 @@ use keepwarm_workers::supervisor::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::fake::Told;
+use crate::fake::LinkCall;
 use crate::harness::{Bench, SERVE, records, sh, until, wait_printed};
 
 fn key(worker: &WorkerSnapshot) -> WorkerKey {
@@ -32,7 +32,7 @@ async fn a_worker_that_has_taken_its_requests_is_replaced_first_and_counted() {
     assert_eq!(app(&bench, "counted").await.target, 2);
     assert!(before.iter().all(|worker| worker.started.is_some() && worker.requests == 0));
     bench.links.say(LinkEvent::RequestsReached { worker: key(&before[1]) });
-    let retired = Told::Retired(key(&before[1]));
+    let retired = LinkCall::Retired(key(&before[1]));
     bench.wait_told("it is retired", |told| *told == retired).await;
     let ready = bench.workers("counted", WorkerState::Ready).await;
     assert_eq!(ready.len(), 2, "its replacement was ready before");

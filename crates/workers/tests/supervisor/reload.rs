@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use keepwarm_workers::supervisor::{Exit, WorkerState};
 
-use crate::fake::Told;
+use crate::fake::LinkCall;
 use crate::harness::{Bench, Process, SERVE, printed, sh, until};
 
 #[tokio::test]
@@ -20,11 +20,11 @@ async fn a_reload_retires_the_old_generation_when_the_new_one_is_ready() {
 
     // Every new worker was adopted before any old one was retired, and no old one retired twice.
     let told = bench.links.told();
-    let first_retired = told.iter().position(|told| matches!(told, Told::Retired(_))).unwrap();
-    let adopted = told[..first_retired].iter().filter(|told| matches!(told, Told::Adopted(_))).count();
+    let first_retired = told.iter().position(|told| matches!(told, LinkCall::Retired(_))).unwrap();
+    let adopted = told[..first_retired].iter().filter(|told| matches!(told, LinkCall::Adopted(_))).count();
     assert_eq!((adopted, told.len() - first_retired), (6, 3), "{told:#?}");
     assert_eq!(
-        told.iter().filter(|told| matches!(told, Told::Retired(key) if key.generation == 1)).count(),
+        told.iter().filter(|told| matches!(told, LinkCall::Retired(key) if key.generation == 1)).count(),
         3
     );
 
@@ -57,10 +57,10 @@ async fn a_reload_that_fails_keeps_the_old_generation_of_every_app() {
     .await;
     assert_eq!(bench.workers("keeps", WorkerState::Ready).await[0].pid, before.0[0].pid);
     assert_eq!(bench.workers("keeps-too", WorkerState::Ready).await[0].pid, before.1[0].pid);
-    let retired_old = |told: &Told| matches!(told, Told::Retired(key) if key.generation == 1);
+    let retired_old = |told: &LinkCall| matches!(told, LinkCall::Retired(key) if key.generation == 1);
     assert!(!bench.links.told().iter().any(retired_old));
     assert!(
-        !bench.links.told().iter().any(|told| matches!(told, Told::Failed(..))),
+        !bench.links.told().iter().any(|told| matches!(told, LinkCall::Failed(..))),
         "the app has not failed"
     );
     assert_eq!(printed("keeps"), ["cannot load"], "outside of the first boot the log has everything");
@@ -111,8 +111,7 @@ async fn a_worker_that_is_still_starting_when_its_reload_fails_gets_no_requests(
     let bench = Bench::start_ready(vec![sh("starting", SERVE), sh("breaks", SERVE)]).await;
     let broken = sh("breaks", "sleep 0.1; exit 1");
     bench.supervisor.reload(vec![sh("starting", "sleep 60"), broken]).await.unwrap_err();
-    let retired =
-        |told: &Told| matches!(told, Told::Retired(key) if key.generation == 2 && &*key.app == "starting");
+    let retired = |told: &LinkCall| matches!(told, LinkCall::Retired(key) if key.generation == 2 && &*key.app == "starting");
     bench.wait_told("it is retired", retired).await;
     bench.stop().await;
 }

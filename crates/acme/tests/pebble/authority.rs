@@ -1,0 +1,190 @@
+//! A Pebble of the test's own, with a name server for which every name is this machine.
+
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use keepwarm_acme::Authority;
+
+/// What a test wants of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PebbleSettings {
+    /// Names it issues nothing for.
+    pub(crate) blocked: &'static [&'static str],
+    /// Percent of nonces it rejects.
+    pub(crate) bad_nonces: u32,
+    /// Accounts that must be used: key identifier and key in base64url.
+    pub(crate) external_accounts: &'static [(&'static str, &'static str)],
+    pub(crate) validity_seconds: u32,
+}
+
+impl Default for PebbleSettings {
+    fn default() -> Self {
+        Self { blocked: &[], bad_nonces: 0, external_accounts: &[], validity_seconds: 90 * 24 * 3600 }
+    }
+}
+
+/// An authority. Stopped when dropped.
+pub(crate) struct Pebble {
+    folder: PathBuf,
+    settings: PebbleSettings,
+    ports: [u16; 5],
+    children: Vec<Child>,
+}
+
+/// For what a busy machine may take.
+const START: Duration = Duration::from_secs(60);
+
+impl Pebble {
+    pub(crate) async fn start(settings: PebbleSettings) -> Self {
+        let mut pebble = Self::prepare(settings);
+        pebble.run().await;
+        pebble
+    }
+
+    /// Everything but the processes.
+    pub(crate) fn prepare(settings: PebbleSettings) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("keepwarm-pebble-{}-{number}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let certificate = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+        fs::write(folder.join("cert.pem"), certificate.pem()).unwrap();
+        fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
+        Self { folder, settings, ports: free_ports(), children: Vec::new() }
+    }
+
+    pub(crate) async fn run(&mut self) {
+        let [api, management, http, tls, dns] = self.ports;
+        let PebbleSettings { blocked, external_accounts, validity_seconds, bad_nonces } = self.settings;
+        let config = serde_json::json!({ "pebble": {
+            "listenAddress": format!("127.0.0.1:{api}"), "managementListenAddress": format!("127.0.0.1:{management}"),
+            "certificate": self.folder.join("cert.pem"), "privateKey": self.folder.join("key.pem"),
+            "httpPort": http, "tlsPort": tls, "ocspResponderURL": "",
+            "externalAccountBindingRequired": !external_accounts.is_empty(),
+            "externalAccountMACKeys": external_accounts.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
+            "domainBlocklist": blocked, "retryAfter": { "authz": 1, "order": 1 }, "keyAlgorithm": "ecdsa",
+            "profiles": { "default": { "description": "for tests", "validityPeriod": validity_seconds } },
+        } });
+        fs::write(self.folder.join("pebble.json"), config.to_string()).unwrap();
+        let dns_port = dns;
+        let dns = format!("127.0.0.1:{dns}");
+        let mut names = program("pebble-challtestsrv");
+        names.args(["-dnsserver", &dns, "-defaultIPv4", "127.0.0.1", "-defaultIPv6", ""]);
+        names.args([
+            "-http01",
+            "",
+            "-https01",
+            "",
+            "-tlsalpn01",
+            "",
+            "-doh",
+            "",
+            "-management",
+            "127.0.0.1:0",
+        ]);
+        self.children.push(self.spawn(&mut names, "names.log"));
+        let mut pebble = program("pebble");
+        pebble.arg("-strict").arg("-config").arg(self.folder.join("pebble.json")).args(["-dnsserver", &dns]);
+        pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", bad_nonces.to_string());
+        // Each order is validated.
+        pebble.env("PEBBLE_AUTHZREUSE", "0");
+        self.children.push(self.spawn(&mut pebble, "pebble.log"));
+        self.wait_until_it_listens(dns_port).await;
+        self.wait_until_it_listens(api).await;
+    }
+
+    fn spawn(&self, command: &mut Command, log: &str) -> Child {
+        let log = fs::File::create(self.folder.join(log)).unwrap();
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}; run scripts/setup test"))
+    }
+
+    async fn wait_until_it_listens(&mut self, port: u16) {
+        let waited = tokio::time::timeout(START, async {
+            while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+                for child in &mut self.children {
+                    assert!(
+                        child.try_wait().unwrap().is_none(),
+                        "it has ended; see {}",
+                        self.folder.display()
+                    );
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        waited.await.expect("Pebble listens");
+    }
+
+    pub(crate) fn authority(&self) -> Authority {
+        Authority {
+            directory: format!("https://localhost:{}/dir", self.ports[0]),
+            ca: Some(self.folder.join("cert.pem")),
+        }
+    }
+
+    /// Of the test, for storage too.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where it looks for responses to `http-01`.
+    pub(crate) fn http_port(&self) -> u16 {
+        self.ports[2]
+    }
+
+    /// Where it makes handshakes for `tls-alpn-01`.
+    pub(crate) fn tls_port(&self) -> u16 {
+        self.ports[3]
+    }
+
+    pub(crate) fn storage_file(&self, file: &str) -> PathBuf {
+        self.folder.join("storage").join(format!("localhost-{}-dir", self.ports[0])).join(file)
+    }
+
+    pub(crate) fn saved_order(&self, name: &str) -> String {
+        fs::read_to_string(self.storage_file(&format!("orders/{name}.json"))).expect("a saved order")
+    }
+
+    /// As if the wait after a failure were over.
+    pub(crate) fn allow_attempt(&self, name: &str) {
+        let file = self.storage_file(&format!("attempts/{name}.json"));
+        let mut attempts: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        attempts["not_before"] = 0.into();
+        fs::write(file, attempts.to_string()).unwrap();
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn program(name: &str) -> Command {
+    Command::new(crate::site::root().join(".go/bin").join(name))
+}
+
+/// Free for both TCP and UDP. Another process could take one before Pebble does; that has not been seen.
+fn free_ports() -> [u16; 5] {
+    let held: Vec<_> = std::iter::from_fn(|| {
+        let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
+        let udp = UdpSocket::bind(tcp.local_addr().ok()?).ok();
+        Some((tcp, udp))
+    })
+    .filter(|(_, udp)| udp.is_some())
+    .take(5)
+    .collect();
+    std::array::from_fn(|index| held[index].0.local_addr().unwrap().port())
+}
