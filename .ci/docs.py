@@ -66,8 +66,8 @@ def wrong_examples(page, text, binary):
             for script in ["public/index.php", "keepwarm.php"]:
                 (pathlib.Path(directory) / script).write_text("<?php\n")
             (pathlib.Path(directory) / "errors").mkdir()
-            for page in ["404.html", "5xx.html", "api.json"]:
-                (pathlib.Path(directory) / "errors" / page).write_text("{}\n")
+            for name in ["404.html", "5xx.html", "api.json"]:
+                (pathlib.Path(directory) / "errors" / name).write_text("{}\n")
             (pathlib.Path(directory) / "config.ru").touch()
             (pathlib.Path(directory) / "site").touch(mode=0o755)
             command = [binary, "run", "--config", file, "--dry-run"]

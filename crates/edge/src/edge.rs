@@ -185,6 +185,7 @@ impl Site {
                 request.notes.routed.response_edits.clone_from(&route.edits);
                 request.notes.routed.passing = route.passing;
                 request.notes.routed.intercept_errors = route.intercept_errors;
+                request.notes.routed.session = route.sticky.as_ref().and_then(|key| key.hash(request));
                 set_fields(request, self.trusted_proxies());
                 exchange.limit_body(route.max_body);
                 if route.abort_on_half_close {

@@ -9,7 +9,7 @@ use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
 use crate::pattern::{HostPattern, PathPattern};
-use crate::{Files, FixedResponse, Redirect};
+use crate::{Files, FixedResponse, Redirect, SplitKey};
 
 /// A route: what it takes, its limits, and where it ends.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct Route {
     pub target: Target,
     /// The target is a [`crate::Split`], which decides on the app.
     pub is_split: bool,
+    /// What keeps the requests of a session at one worker.
+    pub sticky: Option<SplitKey>,
     /// The app sees the path without the pattern's fixed prefix ([`PathPattern::mount`]).
     pub strip_prefix: bool,
     /// Bytes of a request's body; more: 413. `None`: no limit.
@@ -88,6 +90,7 @@ impl Route {
             methods: Vec::new(),
             target,
             is_split: false,
+            sticky: None,
             strip_prefix: false,
             max_body: None,
             allow: Vec::new(),

@@ -70,7 +70,7 @@ impl Split {
 
 impl SplitKey {
     /// `None`: the request does not have it.
-    fn hash(&self, request: &Request) -> Option<u64> {
+    pub(crate) fn hash(&self, request: &Request) -> Option<u64> {
         let fields = &request.head.fields;
         match self {
             Self::Client => Some(match request.client_address() {

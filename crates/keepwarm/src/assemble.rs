@@ -299,6 +299,7 @@ fn route(
         error_pages: error_pages::of_route(route, listen)?,
         intercept_errors: route.intercept_errors,
         is_split: !route.split.is_empty(),
+        sticky: route.sticky.as_ref().map(split::split_key),
         compression: compression::of(route)?,
         abort_on_half_close: route.abort_on_half_close,
         passing: ForwardingPolicy {

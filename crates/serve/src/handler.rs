@@ -117,6 +117,8 @@ pub struct RouteContext {
     pub intercept_errors: bool,
     /// The response has a page as its body: the app's is dropped.
     pub(crate) body_is_replaced: bool,
+    /// The session that it belongs to, if its requests should go to one worker: a hash.
+    pub session: Option<u64>,
     /// A copy of the body is made here as it is read.
     pub body_copy: Option<Box<BodyCopy>>,
     /// The file it named.

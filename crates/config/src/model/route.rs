@@ -17,6 +17,8 @@ pub struct Route {
     pub split: Vec<SplitShare>,
     /// What keeps a client at its target. `None`: nothing, each request is assigned at random.
     pub split_by: Option<SplitKey>,
+    /// What keeps the requests of a session at one worker. `None`: nothing.
+    pub sticky: Option<SplitKey>,
     /// A second target that gets copies of the requests.
     pub mirror: Option<Mirror>,
     /// Remove the route's prefix from the path that the app sees; it becomes `SCRIPT_NAME` or `root_path`.
@@ -191,6 +193,7 @@ impl Route {
             action,
             split: Vec::new(),
             split_by: None,
+            sticky: None,
             mirror: None,
             strip_prefix: false,
             max_body,

@@ -2,6 +2,7 @@ mod errors;
 mod files;
 mod mirror;
 mod split;
+mod sticky;
 
 use std::path::PathBuf;
 
@@ -129,6 +130,7 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
     files::check(table, cx);
     errors::check(draft, table, cx);
     split::check(table, cx);
+    sticky::check(table, cx);
     mirror::check_route(table, cx);
     let responded_here = ["files", "respond", "redirect"].iter().any(|end| table.entry(end).is_some());
     if let Some(entry) = table.entry("rate_limit").filter(|_| responded_here) {
@@ -232,6 +234,7 @@ static ROUTE: Section<RouteDraft> = Section {
         split::SPLIT,
         split::SPLIT_BY,
         mirror::MIRROR,
+        sticky::STICKY,
         files::INDEX,
         files::LISTING,
         files::IMMUTABLE,

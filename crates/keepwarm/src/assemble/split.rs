@@ -45,12 +45,17 @@ fn shared(
         Ok((SplitTarget::new(name, handler), share.share))
     });
     let others = others.collect::<Result<_, String>>()?;
-    let key = route.split_by.as_ref().map(|key| match key {
+    let key = route.split_by.as_ref().map(split_key);
+    Ok(Split::new(SplitTarget::new(Arc::clone(name), handler), others, key))
+}
+
+/// What keeps a client at its target, or at its worker.
+pub(super) fn split_key(key: &keepwarm_config::SplitKey) -> SplitKey {
+    match key {
         keepwarm_config::SplitKey::Client => SplitKey::Client,
         keepwarm_config::SplitKey::Header(name) => SplitKey::Header(name.clone()),
         keepwarm_config::SplitKey::Cookie(name) => SplitKey::Cookie(name.clone()),
-    });
-    Ok(Split::new(SplitTarget::new(Arc::clone(name), handler), others, key))
+    }
 }
 
 /// The name and the handler of a target.
