@@ -54,6 +54,14 @@ impl Sources for World<'_> {
         (resource == Resource::Files).then_some(4096)
     }
 
+    fn certificate(
+        &self,
+        _: &keepwarm_config::PemFile,
+        _: &keepwarm_config::PemFile,
+    ) -> Result<keepwarm_config::CertificateSummary, keepwarm_config::CertificateFault> {
+        Ok(keepwarm_config::CertificateSummary::default())
+    }
+
     fn env(&self) -> BTreeMap<String, String> {
         self.env.clone()
     }

@@ -71,6 +71,7 @@ pub(crate) fn listen(
         draining: Arc::new(AtomicBool::new(false)),
         open: Arc::clone(&open),
         meter: keepwarm_telemetry::meters::listener("main"),
+        tls: None,
     });
     let address: SocketAddr = address.parse().expect("an address");
     let bound = bind(BindAddress::Tcp(address)).expect("nobody listens there");

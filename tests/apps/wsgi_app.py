@@ -349,6 +349,15 @@ def hints(environ, start_response):
     return listed(environ, start_response)
 
 
+def connection(environ, start_response):
+    """What the server says about the connection."""
+    names = sorted(name for name in environ if name.startswith(("SSL_", "HTTP_X_")))
+    lines = ["wsgi.url_scheme=" + environ["wsgi.url_scheme"]] + ["%s=%s" % (name, environ[name]) for name in names]
+    text = "\n".join(lines).encode()
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(text)))])
+    return [text]
+
+
 def says(environ, start_response):
     print("a line on stdout", flush=True)
     print("a line on stderr", file=sys.stderr, flush=True)
@@ -397,4 +406,5 @@ HANDLERS = {
     "/explicit": explicit,
     "/hints": hints,
     "/says": says,
+    "/connection": connection,
 }

@@ -6,6 +6,7 @@
 pub mod admin;
 mod binary;
 pub mod calling_app;
+pub mod certificates;
 pub mod classic;
 mod client;
 pub mod content;

@@ -62,6 +62,8 @@ fn start() -> Server {
         fs::create_dir_all(&site).unwrap();
         fs::write(site.join("page.html"), page()).unwrap();
         fs::write(site.join("short.html"), "short").unwrap();
+        fs::write(site.join("once.css"), page()).unwrap();
+        fs::write(site.join("once.css.br"), "compressed before").unwrap();
         fs::write(site.join("noise.png"), page()).unwrap();
         fs::write(site.join("large.txt"), page().repeat(60)).unwrap();
     })
@@ -168,6 +170,23 @@ fn what_the_client_or_the_response_forbids_is_sent_as_it_is() {
         assert_eq!(response.field("content-encoding"), encoding, "{path} {fields}");
         assert_eq!(response.field("vary"), vary, "{path} {fields}");
     }
+}
+
+/// A file that was compressed beforehand is sent as it is, with its length and its own strong tag.
+#[test]
+fn files_are_compressed_only_where_there_is_no_variant() {
+    let server = start();
+    let response = ask(&server, "GET", "/files/once.css", "Accept-Encoding: gzip, br, zstd\r\n");
+    assert_eq!(response.field("content-encoding"), Some("br"));
+    assert_eq!(
+        (response.field("content-length"), response.text().as_str()),
+        (Some("17"), "compressed before")
+    );
+    assert_eq!(response.field("vary"), Some("Accept-Encoding"));
+    assert!(response.field("etag").is_some_and(|tag| tag.starts_with('"')));
+    let response = ask_gzip(&server, "/files/once.css");
+    assert_eq!(response.field("content-encoding"), Some("gzip"));
+    assert_eq!(gunzip(&server, &response.body), (page(), true));
 }
 
 #[test]

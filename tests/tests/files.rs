@@ -186,6 +186,7 @@ fn precompressed_files_are_sent_to_clients_that_accept_them() {
         ("app.css", "plain css"),
         ("app.css.gz", "gzipped css"),
         ("app.css.br", "brotli css"),
+        ("app.css.zst", "zstd css"),
         ("only.js", "plain js"),
         ("only.js.br", "brotli js"),
         ("photo.png", "plain png"),
@@ -206,6 +207,10 @@ fn precompressed_files_are_sent_to_clients_that_accept_them() {
     for (path, accepts, body, coding) in [
         ("app.css", browser, "brotli css", Some("br")),
         ("app.css", "gzip", "gzipped css", Some("gzip")),
+        ("app.css", "gzip, zstd", "zstd css", Some("zstd")),
+        ("app.css", "gzip, zstd, br;q=0.5", "zstd css", Some("zstd")),
+        ("app.css", "gzip;q=0.9, br;q=0.5", "gzipped css", Some("gzip")),
+        ("app.css", "identity, gzip;q=0.9", "plain css", None),
         ("app.css", "gzip;q=0, br;q=0", "plain css", None),
         ("app.css", "identity", "plain css", None),
         ("only.js", "br", "brotli js", Some("br")),
@@ -218,6 +223,8 @@ fn precompressed_files_are_sent_to_clients_that_accept_them() {
             ask(&server, "GET", &format!("/assets/{path}"), &format!("Accept-Encoding: {accepts}\r\n"));
         assert_eq!((asked.status, asked.text().as_str()), (200, body), "{path} {accepts}");
         assert_eq!(asked.field("content-encoding"), coding, "{path} {accepts}");
+        // caddy#7251
+        assert_eq!(asked.field("content-length"), Some(body.len().to_string().as_str()), "{path} {accepts}");
         let varies = path == "app.css" || coding.is_some();
         assert_eq!(asked.field("vary"), varies.then_some("Accept-Encoding"), "{path} {accepts}");
         assert_eq!(asked.field("cache-control"), Some("max-age=60"));

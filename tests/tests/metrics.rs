@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use keepwarm_tests::certificates::Authority;
 use keepwarm_tests::process::wait_until;
 use keepwarm_tests::{Server, admin, get, process, python, root};
 use rustix::process::Signal;
@@ -33,6 +34,10 @@ app = "faulty"
 [[listen.main.route]]
 path = "/*"
 app = "app"
+[listen.secure]
+bind = "unix:@DIR@/secure.sock"
+tls = { cert = "@DIR@/shop.pem", key = "@DIR@/shop.key" }
+route = [{ respond = 204 }]
 [upstream.nobody]
 url = "http://127.0.0.1:1"
 bind = "unix:@DIR@/nobody.sock"
@@ -60,7 +65,13 @@ for family in read(sys.stdin.read()):
 "#;
 
 fn start() -> Server {
-    Server::start(CONFIG).warm("/pong")
+    let certificate = Authority::default().identity(&["shop.example"]);
+    let server = Server::start_with(CONFIG, |command| {
+        certificate.write(command.get_current_dir().expect("it has a directory"), "shop");
+    });
+    // A TLS handshake that fails.
+    assert_eq!(admin::ask_unix(&server.folder().join("secure.sock"), "GET", "/").0, 400);
+    server.warm("/pong")
 }
 
 /// The page as Prometheus' library reads it.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use keepwarm_tests::certificates::Authority;
 use keepwarm_tests::process::{alive, wait_until};
 use keepwarm_tests::{Server, get, keepwarm, process, python, tools};
 use rustix::process::Signal;
@@ -81,7 +82,13 @@ fn the_table_shows_apps_workers_and_listeners_without_colors() {
 #[test]
 fn the_json_matches_the_documentation() {
     let upstream = "[upstream.nobody]\nurl = \"http://127.0.0.1:1\"\nbind = \"unix:@DIR@/nobody.sock\"\n";
-    let server = Server::start(&config(1, upstream)).warm("/pong");
+    let listener = "[listen.secure]\nbind = \"unix:@DIR@/secure.sock\"\nroute = [{ respond = 204 }]\n\
+                    tls = { cert = \"@DIR@/shop.pem\", key = \"@DIR@/shop.key\" }\n";
+    let certificate = Authority::default().identity(&["shop.example"]);
+    let server = Server::start_with(&config(1, &format!("{upstream}{listener}")), |command| {
+        certificate.write(command.get_current_dir().expect("it has a directory"), "shop");
+    });
+    let server = server.warm("/pong");
     let mut client = server.client();
     client.send(get("/sleep?ms=25000"));
     let status = wait_for(&server, "the worker is at work", |status| {

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use crate::checker::Checker;
 use crate::model::{
-    Action, Admin, App, AppKind, Config, Listener, Mirror, PathPattern, Program, Route, SplitShare,
-    SplitTarget, Upstream,
+    Action, Admin, App, AppKind, Config, HostPattern, Listener, Mirror, PathPattern, Program, Route,
+    SplitShare, SplitTarget, Upstream,
 };
 use crate::raw::{SourceMap, Span, Table, Value};
 use crate::report::Problem;
-use crate::sections::{ListenDraft, MirrorDraft, Root, RouteDraft, SplitDraft, UpstreamDraft};
+use crate::sections::{ListenDraft, MirrorDraft, Root, RouteDraft, SplitDraft, TlsDraft, UpstreamDraft};
 
 mod addresses;
 mod names;
@@ -66,6 +66,7 @@ fn check_something_listens(table: &Table, file: Option<&str>, cx: &mut Checker<'
 
 fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &mut Checker<'_>) -> Listener {
     warn_of_unreachable(&draft, cx);
+    warn_of_uncovered(&draft, cx);
     let body = draft.limits.body;
     let compression = draft.compression;
     let mut routes: Vec<Route> = Vec::new();
@@ -97,6 +98,7 @@ fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &
         access_log: draft.access_log,
         error_pages: draft.error_pages,
         routes,
+        tls: draft.tls.and_then(TlsDraft::finish),
         forward_proxy: draft.forward_proxy,
     }
 }
@@ -243,6 +245,28 @@ fn warn_of_unreachable(listen: &ListenDraft, cx: &mut Checker<'_>) {
             .related(cx.source_map.location(first.span), "this route matches all its requests")
             .help("the first route that matches serves a request: put the narrower route first")
             .warn(cx);
+    }
+}
+
+/// Warns of hosts of routes that no certificate is for: clients would refuse the connection.
+fn warn_of_uncovered(listen: &ListenDraft, cx: &mut Checker<'_>) {
+    let Some(tls) = &listen.tls else { return };
+    for route in &listen.routes {
+        let exact = route.route.hosts.iter().filter_map(|host| match host {
+            HostPattern::Exact(host) => Some(host.trim_start_matches('[').trim_end_matches(']')),
+            HostPattern::Suffix(_) => None,
+        });
+        for host in exact.filter(|host| !tls.covers(host)) {
+            Problem::new(format!(
+                "`{}` is for {host}, and no certificate of `listen.{}.tls` is",
+                route.name, listen.name
+            ))
+            .key("listen.NAME.tls.certificates")
+            .at(cx.source_map.location(route.span))
+            .expected("a certificate for each `host` of a route")
+            .help(format!("add one that is for {host} to `certificates`"))
+            .warn(cx);
+        }
     }
 }
 

@@ -134,7 +134,7 @@ pub(crate) fn nearest_in_sections(
 }
 
 /// The ends of paths of lists of tables.
-const LISTS: [&str; 2] = [".route", ".endpoints"];
+const LISTS: [&str; 3] = [".route", ".endpoints", ".certificates"];
 
 /// `[app.NAME]`, `[[listen.NAME.route]]`
 pub(crate) fn header(section: &str) -> String {

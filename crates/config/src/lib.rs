@@ -37,5 +37,5 @@ pub use load::load;
 pub use model::*;
 pub use reference::{json_schema, reference_markdown};
 pub use report::{Location, Problem, Report, Warning};
-pub use sources::{Account, Credentials, PathKind, Resource, Sources};
+pub use sources::{Account, CertificateFault, CertificateSummary, Credentials, PathKind, Resource, Sources};
 pub use target::Target;

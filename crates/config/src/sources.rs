@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use crate::model::PemFile;
+
 /// Files, users and environment for the configuration. The crate itself opens no file and reads no environment.
 ///
 /// Paths are those of the configuration, resolved against the directory of the main file; they are relative if that
@@ -37,9 +39,51 @@ pub trait Sources {
     /// The highest value to which this process may set a limit. `None`: unlimited.
     fn hard_limit(&self, resource: Resource) -> Option<u64>;
 
+    /// What a certificate says, and whether the key is its key.
+    ///
+    /// # Errors
+    /// One of the two is invalid, or they are no pair.
+    fn certificate(&self, cert: &PemFile, key: &PemFile) -> Result<CertificateSummary, CertificateFault>;
+
     /// The environment, for `${VAR}` and `KEEPWARM_SECTION__NAME__KEY`. Read once per load. Variables that are not
     /// UTF-8 are left out.
     fn env(&self) -> BTreeMap<String, String>;
+}
+
+/// What a certificate says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CertificateSummary {
+    /// The names it is for: DNS names in lower case, with wildcards, IDN names as A-labels; addresses.
+    pub names: Vec<String>,
+    /// The kind of its key: `RSA`, `ECDSA`.
+    pub key_kind: &'static str,
+    /// Its issuer.
+    pub issuer: String,
+    /// When it expired, if it has.
+    pub expired: Option<String>,
+    /// When it will begin to be valid, if it is not yet.
+    pub not_before: Option<String>,
+    /// The file has no certificate of its issuer, which clients need.
+    pub lacks_chain: bool,
+}
+
+impl CertificateSummary {
+    /// Whether it covers a host, literally or by a wildcard.
+    pub fn covers(&self, host: &str) -> bool {
+        let parent = host.split_once('.').map(|(_, parent)| parent);
+        self.names
+            .iter()
+            .any(|name| name == host || name.strip_prefix("*.").is_some_and(|of| parent == Some(of)))
+    }
+}
+
+/// Why a certificate cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFault {
+    /// The fault is in `key`, not in `cert`.
+    pub is_of_key: bool,
+    /// A sentence that names the file.
+    pub message: String,
 }
 
 /// A user of the system.

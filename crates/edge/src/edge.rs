@@ -162,8 +162,8 @@ impl Site {
         if route.compression.is_some() {
             request.set_compression(route.compression.as_ref());
         }
+        request.notes.routed.response_edits.clone_from(&route.edits);
         if let Some(refusal) = refused(route, request) {
-            request.notes.routed.response_edits.clone_from(&route.edits);
             if refusal.status == 413 {
                 exchange.close_after();
             }
@@ -182,7 +182,6 @@ impl Site {
         }
         match &route.target {
             Target::App { handler, .. } => {
-                request.notes.routed.response_edits.clone_from(&route.edits);
                 request.notes.routed.passing = route.passing;
                 request.notes.routed.intercept_errors = route.intercept_errors;
                 request.notes.routed.session = route.sticky.as_ref().and_then(|key| key.hash(request));
@@ -194,7 +193,6 @@ impl Site {
                 return Some(Arc::clone(handler));
             }
             Target::Files(files) => {
-                request.notes.routed.response_edits.clone_from(&route.edits);
                 return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
             Target::Respond(respond) => respond.respond(exchange),

@@ -217,12 +217,13 @@ impl Files {
         if !precompressed::is_compressible(content_type) {
             return chosen;
         }
-        let fields = &exchange.request().head.fields;
+        let request = exchange.request();
+        let fields = &request.head.fields;
         let accept = AcceptEncoding::parse(fields.all("accept-encoding"));
         let length = name.len();
         let mut found: Vec<(Coding, OpenFile)> = Vec::new();
         for (coding, ending) in VARIANTS {
-            if !precompressed::is_looked_up(coding, &accept, chosen.varies) {
+            if !precompressed::is_looked_up(coding, &accept, chosen.varies || request.is_compressed()) {
                 continue;
             }
             name.truncate(length);

@@ -143,6 +143,28 @@ pub(crate) fn set_fields(request: &mut Request, trusted: &[Cidr]) {
         fields.push(b"x-forwarded-host", &host);
     }
     fields.push(b"forwarded", &forwarded);
+    if request.peer().tls.is_some() {
+        set_client_certificate(request);
+    }
+}
+
+/// Adds the fields about the certificate of the client, where clients are asked for one.
+fn set_client_certificate(request: &mut Request) {
+    let mut fields = Fields::new();
+    match &request.peer().tls {
+        Some(tls) if tls.asks_clients => match &tls.client {
+            None => fields.push(b"x-client-cert-verify", b"NONE"),
+            Some(client) => {
+                fields.push(b"x-client-cert-verify", b"SUCCESS");
+                fields.push(b"x-client-cert-subject", client.subject.as_bytes());
+                fields.push(b"x-client-cert-issuer", client.issuer.as_bytes());
+                fields.push(b"x-client-cert-serial", client.serial.as_bytes());
+                fields.push(b"x-client-cert-fingerprint", client.fingerprint.as_bytes());
+            }
+        },
+        Some(_) | None => return,
+    }
+    fields.iter().for_each(|(name, value)| request.extra_fields.push(name, value));
 }
 
 /// Behind a proxy that is not configured, an app takes every client for the proxy and `https` for `http`, and nothing fails: logged once per process,

@@ -135,6 +135,7 @@ impl Mirror {
             draining: Arc::new(AtomicBool::new(false)),
             open: Arc::new(OpenConnections::new(1)),
             meter: meters::unlisted(),
+            tls: None,
         })
     }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::Method;
 use keepwarm_config::{Admin as Settings, Bind};
-use keepwarm_net::{DataPlane, ListeningSocket};
+use keepwarm_net::{DataPlane, ListeningSocket, Scheme};
 use keepwarm_serve::{
     ConnectionLimits, Exchange, Frontend, Handler, ListenerContext, OpenConnections, Refusal, Request,
     StopListening, respond_with_error,
@@ -140,6 +140,7 @@ impl Admin {
             draining: Arc::default(),
             open: Arc::clone(&self.open),
             meter: keepwarm_telemetry::meters::unlisted(),
+            tls: None,
         });
         AdminListener { stops: copies.serve(&context), sockets, handler }
     }
@@ -197,7 +198,7 @@ impl Admin {
 
     /// Where it is served, as a person writes it.
     pub(crate) fn addresses(&self) -> Vec<String> {
-        self.serving.iter().flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
+        self.serving.iter().flat_map(|(bind, serving)| serving.sockets.shown(bind, Scheme::Http)).collect()
     }
 
     /// Ends it, with whatever is under way.

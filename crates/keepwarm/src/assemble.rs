@@ -241,9 +241,14 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
             idle: limits.websocket_idle,
             compression: limits.websocket_compression,
         },
-        // Doors speak it (see `run/listeners.rs`).
+        // Set for each listener and door (see `run/listeners.rs`).
         http2: false,
     }
+}
+
+/// Whether a listener speaks HTTP/2 with its clients.
+pub(crate) fn speaks_http2(_: &Listener) -> bool {
+    false
 }
 
 /// The apps and upstreams that routes lead to.
@@ -258,11 +263,9 @@ pub(crate) struct RouteTargets<'p> {
 /// # Errors
 /// A field of a route that cannot be sent; the configuration has checked them before.
 pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>) -> Result<Site, String> {
-    let routes = listen
-        .routes
-        .iter()
-        .map(|route| self::route(route, listen, config, targets))
-        .collect::<Result<_, _>>()?;
+    let hsts = listen.tls.as_ref().and_then(|tls| tls.hsts).map(|hsts| hsts.value());
+    let make = |route: &keepwarm_config::Route| self::route(route, listen, config, targets, hsts.as_deref());
+    let routes = listen.routes.iter().map(make).collect::<Result<_, _>>()?;
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect())
         .named(&listen.name)
         .with_error_pages(error_pages::pages([listen.error_pages.as_slice()])?);
@@ -272,17 +275,24 @@ pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>
     })
 }
 
+/// RFC 6797 §6.1.
+const HSTS: &str = "strict-transport-security";
+
 fn route(
     route: &keepwarm_config::Route,
     listen: &Listener,
     config: &Config,
     targets: RouteTargets<'_>,
+    hsts: Option<&str>,
 ) -> Result<Route, String> {
     let rules = &route.headers;
-    let edits = match rules.remove.is_empty() && rules.set.is_empty() {
+    // What the route sets itself counts.
+    let sets = |name: &str| rules.set.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
+    let hsts = hsts.map(|value| (HSTS, value)).filter(|(name, _)| !sets(name));
+    let edits = match rules.remove.is_empty() && rules.set.is_empty() && hsts.is_none() {
         true => None,
         false => {
-            let set = rules.set.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let set = rules.set.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain(hsts);
             let remove = rules.remove.iter().map(String::as_str);
             Some(Arc::new(FieldEdits::new(remove, set).map_err(|bad| bad.to_string())?))
         }

@@ -30,6 +30,7 @@ mod sources;
 mod stack;
 mod status;
 mod subjects;
+mod tls;
 mod upstreams;
 mod users;
 mod version;

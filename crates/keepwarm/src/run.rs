@@ -29,7 +29,7 @@ use self::inherited::InheritedSockets;
 use self::takeover::Takeover;
 use crate::control::Identity;
 use crate::sources::SystemSources;
-use crate::{assemble, cli, colors, complain, dry_run, exit, language, puma, upstreams};
+use crate::{assemble, cli, colors, complain, dry_run, exit, language, puma, tls, upstreams};
 
 /// The configuration file that is looked for.
 const DEFAULT_FILE: &str = "keepwarm.toml";
@@ -73,7 +73,7 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
         complain_of_environment(&config);
     }
     if options.dry_run {
-        if let Err(message) = upstreams::check(&config).and_then(|()| assemble::check_logs(&config)) {
+        if let Err(message) = check_files(&config) {
             complain(&message);
             return ExitCode::from(exit::USAGE);
         }
@@ -95,6 +95,13 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
             ExitCode::from(exit::FAILED)
         }
     }
+}
+
+/// Whether the files that the configuration names can be used; for commands that start nothing.
+fn check_files(config: &Config) -> Result<(), String> {
+    upstreams::check(config)?;
+    tls::check(config)?;
+    assemble::check_logs(config)
 }
 
 /// Reports once that the configured virtual environment is missing: the packages installed in it will not be found.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use keepwarm_config::{Account, Credentials, PathKind, Resource, Sources};
+use keepwarm_config::{
+    Account, CertificateFault, CertificateSummary, Credentials, PathKind, PemFile, Resource, Sources,
+};
 
 use crate::users;
 
@@ -58,6 +60,10 @@ impl Sources for SystemSources {
 
     fn hard_limit(&self, resource: Resource) -> Option<u64> {
         users::hard_limit(resource)
+    }
+
+    fn certificate(&self, cert: &PemFile, key: &PemFile) -> Result<CertificateSummary, CertificateFault> {
+        crate::tls::summary(cert, key)
     }
 
     fn env(&self) -> BTreeMap<String, String> {

@@ -66,7 +66,18 @@ fn listener(listen: &Listener, address: &str) -> OwnTarget {
         PathPattern::Exact(path) | PathPattern::Prefix(path) if !takes("/") => path,
         _ => "/",
     };
-    OwnTarget { label, is_ours: true, ..at(address, host.as_deref(), path) }
+    let target = OwnTarget { label, is_ours: true, ..at(address, host.as_deref(), path) };
+    match &listen.tls {
+        None => target,
+        Some(_) if address.starts_with("unix:") => {
+            OwnTarget { skipped: Some("it speaks TLS on a Unix socket".to_owned()), ..target }
+        }
+        // Its own certificate is trusted, too: it may be self-signed, or a private authority's.
+        Some(tls) => {
+            let ca = tls.certificates.first().map(|first| first.cert.path.display().to_string());
+            OwnTarget { ca, ..target }
+        }
+    }
 }
 
 /// As a process of this machine, by the door's own address.
@@ -121,13 +132,13 @@ fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> OwnTarget {
     OwnTarget { label, url, connect, host: Some(host), ca, identity, is_ours: false, skipped: None }
 }
 
-/// The server at `http://ADDRESS` or `unix:PATH`, as a client of this machine reaches it.
+/// The server at `http://ADDRESS`, `https://ADDRESS` or `unix:PATH`, as a client of this machine reaches it.
 fn at(address: &str, host: Option<&str>, path: &str) -> OwnTarget {
     if address.starts_with("unix:") {
         let host = host.map(str::to_owned);
         return OwnTarget { url: format!("{address}:{path}"), host, ..OwnTarget::default() };
     }
-    let bare = address.trim_start_matches("http://");
+    let (scheme, bare) = address.split_once("://").unwrap_or(("http", address));
     // A server that listens on every address of the machine listens on loopback, too.
     let bare = match bare.strip_prefix("0.0.0.0:") {
         Some(port) => format!("127.0.0.1:{port}"),
@@ -135,11 +146,11 @@ fn at(address: &str, host: Option<&str>, path: &str) -> OwnTarget {
     };
     match (host, bare.rsplit_once(':')) {
         (Some(host), Some((_, port))) => OwnTarget {
-            url: format!("http://{host}:{port}{path}"),
+            url: format!("{scheme}://{host}:{port}{path}"),
             connect: Some(bare.clone()),
             ..OwnTarget::default()
         },
-        _ => OwnTarget { url: format!("http://{bare}{path}"), ..OwnTarget::default() },
+        _ => OwnTarget { url: format!("{scheme}://{bare}{path}"), ..OwnTarget::default() },
     }
 }
 
@@ -213,6 +224,11 @@ mod tests {
         for (address, host, wanted) in [
             ("http://127.0.0.1:8080", None, subject("http://127.0.0.1:8080/", None)),
             ("http://0.0.0.0:80", None, subject("http://127.0.0.1:80/", None)),
+            (
+                "https://0.0.0.0:443",
+                Some("a.example"),
+                subject("https://a.example:443/", Some("127.0.0.1:443")),
+            ),
             ("http://[::]:80", None, subject("http://[::1]:80/", None)),
             ("http://[::]:80", Some("shop.example"), subject("http://shop.example:80/", Some("[::1]:80"))),
             ("unix:/run/x.sock", None, subject("unix:/run/x.sock:/", None)),

@@ -1,4 +1,4 @@
-//! The transport of a connection to a server: a socket, in plaintext or under TLS.
+//! The transport of a connection: a socket, in plaintext or under TLS.
 
 mod stream;
 
@@ -93,6 +93,53 @@ impl Transport {
         }
     }
 
+    /// Waits until something of `slices`, or of what was taken before, has left.
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<WriteProgress>> {
+        match &mut self.kind {
+            Kind::Plain(io) => match ready!(io.poll_write(cx, slices))? {
+                0 => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => Poll::Ready(Ok(WriteProgress { taken: count, left: count })),
+            },
+            Kind::Tls(session) => session.poll_write(cx, slices),
+        }
+    }
+
+    /// Waits until a read may find something, without needing a buffer.
+    pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.kind {
+            Kind::Plain(io) => io.poll_readable(cx),
+            Kind::Tls(session) => session.poll_readable(cx),
+        }
+    }
+
+    /// Whether something may be read without waiting: it was never waited for, or decrypted bytes are there.
+    pub fn is_fresh(&self) -> bool {
+        match &self.kind {
+            Kind::Plain(io) => io.is_fresh(),
+            Kind::Tls(session) => session.is_fresh(),
+        }
+    }
+
+    /// Waits for a reset of a connection whose read side has ended (see [`Io::poll_reset`]).
+    pub fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.kind {
+            Kind::Plain(io) => io.poll_reset(cx),
+            Kind::Tls(session) => session.poll_reset(cx),
+        }
+    }
+
+    /// Makes the close a reset, so that the peer cannot take a part for the whole message.
+    pub fn reset_on_close(&mut self) {
+        match &mut self.kind {
+            Kind::Plain(io) => io.reset_on_close(),
+            Kind::Tls(session) => session.reset_on_close(),
+        }
+    }
+
     /// Waits until a write would succeed.
     pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.kind {
@@ -102,7 +149,7 @@ impl Transport {
     }
 
     /// Writes bytes that were taken and have not left.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.unsent() > 0 {
             match self.write(&[]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -152,7 +199,7 @@ impl Transport {
     }
 
     /// The state of an idle connection, without waiting.
-    pub(crate) fn look(&mut self) -> IdleState {
+    pub fn look(&mut self) -> IdleState {
         match &mut self.kind {
             Kind::Plain(io) => io.look(),
             Kind::Tls(session) => session.look(),
@@ -176,7 +223,7 @@ impl Transport {
     }
 
     /// Frees storage before it becomes idle.
-    pub(crate) fn rest(&mut self) {
+    pub fn rest(&mut self) {
         if let Kind::Tls(session) = &mut self.kind {
             session.rest();
         }

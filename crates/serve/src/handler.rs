@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestHead, Version, cgi_safe_name};
-use keepwarm_net::Scheme;
+use keepwarm_net::{Scheme, ServerHandshake};
 use keepwarm_policy::compression::{has_coded_etag, restore_etags};
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::RouteMeter;
@@ -246,6 +246,11 @@ impl Request {
         }
     }
 
+    /// Whether its route compresses responses.
+    pub fn is_compressed(&self) -> bool {
+        self.notes.routed.compression.is_some()
+    }
+
     /// The two ends of the connection.
     pub fn peer(&self) -> &ConnectionInfo {
         &self.peer
@@ -305,6 +310,10 @@ impl Request {
         match lower_name {
             b"forwarded" | b"x-forwarded-for" | b"x-forwarded-proto" | b"x-forwarded-host" => true,
             b"x-real-ip" | b"true-client-ip" | b"cf-connecting-ip" => !self.notes.trusted_peer,
+            // Where clients are asked for certificates, only the handshake tells who they are.
+            _ if lower_name.starts_with(CLIENT_CERTIFICATE) => {
+                !self.notes.trusted_peer || self.peer.tls.as_ref().is_some_and(|tls| tls.asks_clients)
+            }
             _ => !self.notes.trusted_peer && lower_name.starts_with(b"x-forwarded-"),
         }
     }
@@ -324,6 +333,9 @@ impl Request {
         self.notes.forwarded.as_ref().map_or(self.peer.scheme, |forwarded| forwarded.scheme)
     }
 }
+
+/// The begin of the names of fields about the certificate of a client.
+const CLIENT_CERTIFICATE: &[u8] = b"x-client-cert-";
 
 /// The sent response, for logs and counters.
 #[derive(Debug, Clone, Copy)]
@@ -358,6 +370,8 @@ pub struct ConnectionInfo {
     pub socket: Option<Arc<str>>,
     /// What the connection speaks.
     pub scheme: Scheme,
+    /// The result of its TLS handshake; `None`: plaintext.
+    pub tls: Option<Box<ServerHandshake>>,
     client_text: OnceLock<(String, String)>,
     local_text: OnceLock<(String, String)>,
 }
@@ -369,7 +383,13 @@ impl ConnectionInfo {
             LocalAddress::Tcp(address) => (Some(address), None),
             LocalAddress::Unix(path) => (None, path),
         };
-        Self { client, local, socket, scheme, client_text: OnceLock::new(), local_text: OnceLock::new() }
+        let (client_text, local_text) = (OnceLock::new(), OnceLock::new());
+        Self { client, local, socket, scheme, tls: None, client_text, local_text }
+    }
+
+    /// The same, encrypted.
+    pub fn over_tls(client: Option<SocketAddr>, local: LocalAddress, tls: ServerHandshake) -> Self {
+        Self { tls: Some(Box::new(tls)), ..Self::new(client, local, Scheme::Https) }
     }
 
     /// The client's address and port as text, formatted once a connection; empty on a Unix socket.

@@ -45,7 +45,8 @@ pub use handler::{
     Outcome, Request, RequestContext, RequestTimes, RouteContext,
 };
 pub use listener::{
-    ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, serve, stop_listening,
+    ConnectionLimits, ListenerContext, ListenerTls, OpenConnections, StopListening, StopSignal, serve,
+    stop_listening,
 };
 pub use max_forwards::{ALLOW, MAX_FORWARDS, forwards_left, max_forwards, respond_as_final_recipient};
 pub use outcome::{BodyError, BodyProgress, ClientLoss, Refusal, ResponseOutcome};

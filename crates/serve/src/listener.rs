@@ -1,6 +1,7 @@
 //! Accepts connections, and defines the limits of a client on one.
 
 mod activity;
+pub(crate) mod encrypted;
 mod open;
 
 use std::cell::Cell;
@@ -22,6 +23,7 @@ use tokio::io::Interest;
 use tokio::sync::watch;
 
 pub(crate) use self::activity::Activity;
+pub use self::encrypted::ListenerTls;
 pub use self::open::OpenConnections;
 use crate::{ConnectionInfo, Frontend, LocalAddress, WebSocketLimits, h1};
 
@@ -37,6 +39,8 @@ pub struct ListenerContext {
     pub open: Arc<OpenConnections>,
     /// Its meter.
     pub meter: &'static ListenerMeter,
+    /// Its TLS; `None`: plaintext.
+    pub tls: Option<ListenerTls>,
 }
 
 /// Limits of a client on a connection (`spec/http.md` §8, which gives the defaults).
@@ -329,7 +333,14 @@ fn begin(fd: Socket, client: Option<SocketAddr>, local: &LocalAddress, context: 
     keepwarm_net::spawn_local(async move {
         let _place = place;
         // In a box: the runtime copies a task's future several times, and this is one of kilobytes.
-        Box::pin(h1::serve(Io::new(fd), ConnectionInfo::new(client, local, Scheme::Http), context)).await;
+        let io = Io::new(fd);
+        match &context.tls {
+            None => {
+                let peer = ConnectionInfo::new(client, local, Scheme::Http);
+                Box::pin(h1::serve(io.into(), peer, context)).await;
+            }
+            Some(_) => Box::pin(encrypted::serve(io, client, local, context)).await,
+        }
     });
 }
 

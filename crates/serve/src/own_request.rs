@@ -33,7 +33,7 @@ pub async fn send_own_request(
     time: Duration,
 ) -> OwnResponse {
     let Some((client, server)) = pair() else { return OwnResponse::None };
-    let both = async { tokio::join!(exchange(client, request), h1::serve(server, peer, context)) };
+    let both = async { tokio::join!(exchange(client, request), h1::serve(server.into(), peer, context)) };
     match tokio::time::timeout(time, both).await {
         Ok((Some(status), ())) => OwnResponse::Status(status),
         Ok((None, ())) => OwnResponse::None,

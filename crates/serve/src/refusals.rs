@@ -1,9 +1,11 @@
 //! The errors that any endpoint responds with, whatever it serves.
 
+use std::net::IpAddr;
+
 use keepwarm_http1::Refusal as HeadRefusal;
+use keepwarm_net::Scheme;
 
 use crate::{Exchange, Request};
-use keepwarm_net::Scheme;
 
 crate::error_responses! {
     /// `CONNECT` to a listener that is not a forward proxy (RFC 9110 §9.3.6). `Allow` lists what is supported.
@@ -18,6 +20,11 @@ crate::error_responses! {
     /// The request target is an https address, and the request came in plaintext from a peer that is not in `server.trusted_proxies` (RFC 9110 §7.4).
     HTTPS_UNENCRYPTED = 421 "https_unencrypted",
         "The request is for an https address, but arrived over an unencrypted connection.";
+
+    /// The client's connection was made for another host, whose certificate is not for this one: the client can repeat the request on a
+    /// connection of its own (RFC 9110 §15.5.20). Add the host to the certificate, if one connection should serve both.
+    MISDIRECTED = 421 "misdirected",
+        "This connection was made for another host; the certificate it uses is not for this one.";
 
     /// The request head did not arrive within `limits.head_timeout`.
     HEAD_TIMEOUT = 408 "head_timeout", "The request headers did not arrive in time.";
@@ -54,13 +61,39 @@ pub fn respond_with_head_refusal(exchange: &mut Exchange<'_>, refusal: HeadRefus
     method.about(&[]).field("Allow", allow).respond(exchange);
 }
 
-/// Responds to a request for an `https` address that came over an unencrypted connection. `true`: it was one.
+/// Responds to a request for an `https` address that came over an unencrypted connection, or over one of another host. `true`: it was one.
 pub fn refuse_misdirected(exchange: &mut Exchange<'_>) -> bool {
-    let misdirected = is_misdirected(exchange.request());
-    if misdirected {
+    if is_misdirected(exchange.request()) {
         HTTPS_UNENCRYPTED.respond(exchange);
+        return true;
     }
-    misdirected
+    let is_of_other = is_for_other_connection(exchange.request());
+    if is_of_other {
+        MISDIRECTED.respond(exchange);
+    }
+    is_of_other
+}
+
+/// Whether the certificate of the connection is not for the requested host. A client that requested the host in its handshake, and accepted
+/// the certificate that it got, is where it wants to be; so is one that named an address, which it cannot name in a handshake (RFC 6066 §3).
+fn is_for_other_connection(request: &Request) -> bool {
+    let Some(tls) = &request.peer.tls else { return false };
+    let Some(certificate) = &tls.certificate else { return false };
+    let Ok(authority) = std::str::from_utf8(request.head.authority()) else { return true };
+    let host = host_of(authority);
+    if host.is_empty() || tls.server_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(host)) {
+        return false;
+    }
+    let is_address = host.parse::<IpAddr>().is_ok();
+    !(is_address && tls.server_name.is_none()) && certificate.facts.covers(host).is_none()
+}
+
+/// Without the port, the brackets of an address, and the dot at the end of an absolute name.
+fn host_of(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => authority.split(':').next().unwrap_or(authority).trim_end_matches('.'),
+    }
 }
 
 /// RFC 9110 §7.4. A trusted proxy may have taken TLS off.

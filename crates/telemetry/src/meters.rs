@@ -1,10 +1,13 @@
 //! Meters of routes and listeners. A meter is created when a configuration with its route or listener is applied, and lives as long as the process, so that
 //! a reload loses no count; there are as many as routes and listeners were ever configured.
 
+mod handshakes;
+
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use self::handshakes::{HANDSHAKE_FAILURES, HandshakeCells, HandshakeTotals};
 use crate::per_thread::{Histogram, HistogramTotals, PerThread, ThreadCounter};
 
 /// Classes of statuses: `none` is a connection that ended before a response.
@@ -121,6 +124,8 @@ pub struct ListenerCells {
     pub received: ThreadCounter,
     /// Bytes that sockets took for clients.
     pub sent: ThreadCounter,
+    /// TLS handshakes.
+    pub handshakes: HandshakeCells,
 }
 
 /// Totals of the connections of a listener.
@@ -140,6 +145,8 @@ pub struct ListenerTotals {
     pub received: u64,
     /// Bytes out.
     pub sent: u64,
+    /// TLS handshakes.
+    pub handshakes: HandshakeTotals,
 }
 
 impl ListenerMeter {
@@ -166,6 +173,7 @@ impl ListenerMeter {
             waited: sum(|cells| &cells.waited),
             received: sum(|cells| &cells.received),
             sent: sum(|cells| &cells.sent),
+            handshakes: self.threads.iter().map(|cells| &cells.handshakes).collect(),
         }
     }
 }

@@ -74,6 +74,7 @@ impl Server {
             draining: Arc::clone(&draining),
             open: Arc::clone(&open),
             meter: keepwarm_telemetry::meters::listener("main"),
+            tls: None,
         });
         let stops = plan::serve_all(remotes, &bound, &context);
         let jump = world.settings.jump.map_or(Duration::ZERO, |(_, by)| by);

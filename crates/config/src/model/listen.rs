@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Bind, ErrorPage, ForwardProxy, Limits, Route};
+use super::{Bind, ErrorPage, ForwardProxy, Limits, ListenTls, Route};
 
 /// `[listen.NAME]`: addresses, and the routes of the requests that arrive there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct Listener {
     /// Routes in order: the first that matches serves the request, and if none matches, the response is 404. At least
     /// one, unless this is a forward proxy.
     pub routes: Vec<Route>,
+    /// TLS of its connections. `None`: plaintext.
+    pub tls: Option<ListenTls>,
     /// Accept requests for other hosts (absolute form, `CONNECT`). `None`: they are rejected.
     pub forward_proxy: Option<ForwardProxy>,
 }

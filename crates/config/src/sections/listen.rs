@@ -1,6 +1,7 @@
 use super::compression::COMPRESSION;
 use super::forward_proxy::{self, FORWARD_PROXY};
 use super::limits::LIMITS;
+use super::listen_tls::{LISTEN_TLS, TlsDraft};
 use super::route::{RouteDraft, RouteList};
 use crate::checker::Checker;
 use crate::description::Describe;
@@ -20,6 +21,7 @@ pub(crate) struct ListenDraft {
     pub(crate) error_pages: Vec<ErrorPage>,
     pub(crate) forward_proxy: Option<ForwardProxy>,
     pub(crate) compression: Option<Compression>,
+    pub(crate) tls: Option<TlsDraft>,
     pub(crate) routes: Vec<RouteDraft>,
     /// The file has no route, not even an invalid one.
     pub(crate) has_no_route: bool,
@@ -36,6 +38,7 @@ impl ListenDraft {
             error_pages: Vec::new(),
             forward_proxy: None,
             compression: None,
+            tls: None,
             routes: Vec::new(),
             has_no_route: true,
         }
@@ -61,6 +64,12 @@ fn check_limits(_: &ListenDraft, table: &Table, _: &Directive, cx: &mut Checker<
 fn check_forward_proxy(listen: &ListenDraft, table: &Table, directive: &Directive, cx: &mut Checker<'_>) {
     if let Some(proxy) = &listen.forward_proxy {
         forward_proxy::check(proxy, &listen.bind, table, directive, cx);
+    }
+}
+
+fn check_tls(listen: &ListenDraft, table: &Table, directive: &Directive, cx: &mut Checker<'_>) {
+    if let Some(tls) = &listen.tls {
+        tls.check(table, directive, cx);
     }
 }
 
@@ -159,7 +168,19 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             ),
             ..Key::LIVE
         },
-        Key::unsupported("tls", "Certificates"),
+        Key {
+            name: "tls",
+            brief: "TLS: certificates, versions, certificates of clients",
+            long: "The listener then accepts HTTPS only. A client that speaks HTTP without TLS gets 400.",
+            default: DefaultValue::Words("plaintext"),
+            right: "tls = { cert = \"/etc/ssl/shop.pem\", key = \"/etc/ssl/shop.key\" }",
+            wrong: "tls = true",
+            value: &CheckedSubtable(
+                Subtable(&LISTEN_TLS, |listen: &mut ListenDraft| listen.tls.insert(TlsDraft::default())),
+                check_tls,
+            ),
+            ..Key::LIVE
+        },
         Key::unsupported("http2", "HTTP/2"),
         Key::unsupported("proxy_protocol", "PROXY protocol"),
     ],

@@ -6,6 +6,7 @@ mod compression;
 mod forward_proxy;
 mod limits;
 mod listen;
+mod listen_tls;
 mod process;
 mod rate_limit;
 mod root;
@@ -15,6 +16,7 @@ mod upstream;
 
 pub(crate) use admin::AdminDraft;
 pub(crate) use listen::ListenDraft;
+pub(crate) use listen_tls::TlsDraft;
 pub(crate) use root::{INCLUDE, ROOT, Root, all_keys};
 pub(crate) use route::{MirrorDraft, RouteDraft, SplitDraft};
 pub(crate) use upstream::UpstreamDraft;

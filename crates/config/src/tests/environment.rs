@@ -359,6 +359,14 @@ fn unreadable_files_are_reported() {
             None
         }
 
+        fn certificate(
+            &self,
+            _: &crate::PemFile,
+            _: &crate::PemFile,
+        ) -> Result<crate::CertificateSummary, crate::CertificateFault> {
+            Ok(crate::CertificateSummary::default())
+        }
+
         fn credentials(&self) -> crate::Credentials {
             crate::Credentials { uid: 0, gid: 0, may_change: true }
         }

@@ -60,6 +60,7 @@ fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
             let _ = write!(text, "\n[{section}]\n{line}\n");
         }
     }
+    push_listen_tls(text, section, key, line);
     let in_route = section.starts_with("listen.public.route");
     if in_listen && key == "route" {
         return;
@@ -92,6 +93,29 @@ fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
         if section.ends_with("redirect") && key != "to" {
             text.push_str("to = \"/y\"\n");
         }
+    }
+}
+
+/// The other keys that a certificate needs.
+fn push_listen_tls(text: &mut String, section: &str, key: &str, line: &str) {
+    if !section.starts_with("listen.public.tls") {
+        return;
+    }
+    let header =
+        if section.ends_with("certificates") { format!("[[{section}]]") } else { format!("[{section}]") };
+    let _ = write!(text, "\n{header}\n{line}\n");
+    if section.ends_with("hsts") {
+        text.push_str("[listen.public.tls]\n");
+    }
+    let (cert, its_key) = ("cert = \"/etc/ssl/shop.pem\"\n", "key = \"/etc/ssl/shop.key\"\n");
+    match key {
+        "cert" => text.push_str(its_key),
+        "key" => text.push_str(cert),
+        "certificates" => {}
+        _ => text.extend([cert, its_key]),
+    }
+    if key == "client_auth" {
+        text.push_str("client_ca = \"/etc/ssl/internal-ca.pem\"\n");
     }
 }
 

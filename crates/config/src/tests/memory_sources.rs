@@ -1,7 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use crate::sources::{Account, Credentials, PathKind, Resource, Sources};
+use crate::model::PemFile;
+use crate::sources::{
+    Account, CertificateFault, CertificateSummary, Credentials, PathKind, Resource, Sources,
+};
 
 /// A file system and an environment in memory.
 ///
@@ -46,6 +49,9 @@ impl MemorySources {
             ("/etc/ssl/internal-ca.pem", "-----BEGIN CERTIFICATE-----\n"),
             ("/etc/ssl/client.pem", "-----BEGIN CERTIFICATE-----\n"),
             ("/etc/ssl/client.key", "-----BEGIN PRIVATE KEY-----\n"),
+            ("/etc/ssl/shop.pem", "-----BEGIN CERTIFICATE-----\n"),
+            ("/etc/ssl/shop.key", "-----BEGIN PRIVATE KEY-----\n"),
+            ("/etc/ssl/shop.ocsp", "0"),
         ] {
             world.files.insert(path.to_owned(), content.to_owned());
         }
@@ -132,6 +138,29 @@ impl Sources for MemorySources {
 
     fn hard_limit(&self, resource: Resource) -> Option<u64> {
         (self.unprivileged && resource == Resource::Files).then_some(4096)
+    }
+
+    /// From lines of `cert`: `names: a.example *.b.example`, `kind: RSA`, `issuer: R3`, `expired: DATE`, `lacks: chain`, `fault: MESSAGE`, `key fault: MESSAGE`.
+    fn certificate(&self, cert: &PemFile, _: &PemFile) -> Result<CertificateSummary, CertificateFault> {
+        let mut summary = CertificateSummary {
+            names: vec!["shop.example".to_owned()],
+            key_kind: "ECDSA",
+            ..CertificateSummary::default()
+        };
+        for (key, value) in cert.pem.expose().lines().filter_map(|line| line.split_once(": ")) {
+            let value = value.to_owned();
+            match key {
+                "names" => summary.names = value.split_whitespace().map(str::to_owned).collect(),
+                "kind" => summary.key_kind = if value == "RSA" { "RSA" } else { "ECDSA" },
+                "issuer" => summary.issuer = value,
+                "expired" => summary.expired = Some(value),
+                "lacks" => summary.lacks_chain = true,
+                "fault" => return Err(CertificateFault { is_of_key: false, message: value }),
+                "key fault" => return Err(CertificateFault { is_of_key: true, message: value }),
+                _ => {}
+            }
+        }
+        Ok(summary)
     }
 
     fn env(&self) -> BTreeMap<String, String> {

@@ -2,7 +2,8 @@
 //! compress for each request.
 //!
 //! A variant replaces the file (RFC 9110 §8.4) for clients that accept its coding, unless it is older than the file: one that was forgotten when the file changed
-//! is ignored. Others are looked up where there is a `.gz`, or where the client does not accept that: a directory without any costs one lookup.
+//! is ignored. Others are looked up where there is a `.gz`, where the client does not accept that, and where the route compresses, which costs more than any
+//! lookup: elsewhere a directory without any costs one.
 //! Every response of a file with a variant has `Vary`, for caches in between.
 
 use keepwarm_policy::compression::{AcceptEncoding, Coding};
@@ -12,10 +13,10 @@ use keepwarm_policy::compression::{AcceptEncoding, Coding};
 pub(super) const VARIANTS: [(Coding, &[u8]); 3] =
     [(Coding::Gzip, b".gz"), (Coding::Zstd, b".zst"), (Coding::Brotli, b".br")];
 
-/// Whether it is worth looking for a variant, after it is known that there is or is not a `.gz`.
-pub(super) fn is_looked_up(coding: Coding, accept: &AcceptEncoding, has_gzip: bool) -> bool {
+/// Whether it is worth looking for a variant. `likely`: there is a `.gz`, or the route compresses.
+pub(super) fn is_looked_up(coding: Coding, accept: &AcceptEncoding, likely: bool) -> bool {
     // For `Vary`, the `.gz` is looked up for every client.
-    coding == Coding::Gzip || (accept.accepts(coding) && (has_gzip || !accept.accepts(Coding::Gzip)))
+    coding == Coding::Gzip || (accept.accepts(coding) && (likely || !accept.accepts(Coding::Gzip)))
 }
 
 /// Whether files of this type are worth it.

@@ -29,6 +29,7 @@ impl Server {
             draining: Arc::new(AtomicBool::new(false)),
             open: Arc::new(OpenConnections::new(100)),
             meter: keepwarm_telemetry::meters::listener("main"),
+            tls: None,
         });
         let bound = bind(BindAddress::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
         let address = bound.address.unwrap();

@@ -1,6 +1,7 @@
 //! Every metric, made from the counts at the time of the request. docs/operate/metrics.md describes them; a test keeps the two equal.
 
 mod compression;
+mod tls;
 mod upstreams;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ pub(super) fn families(status: &StatusSnapshot) -> Vec<Family> {
     let mut all = requests(status);
     all.extend(workers(status));
     all.extend(listeners(&status.listeners));
+    all.extend(tls::families(status));
     all.extend(upstreams::families(&status.upstreams));
     all.extend(words());
     all.extend(spill());

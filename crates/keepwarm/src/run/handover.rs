@@ -18,7 +18,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use keepwarm_net::ListeningSocket;
+use data_encoding::HEXLOWER;
+use keepwarm_net::{ListeningSocket, TicketSecret};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -35,8 +36,8 @@ pub(super) const PACKET: usize = 32 * 1024;
 pub(super) enum HandoverMessage {
     /// The sockets of this `bind` are beside this packet; `lent`: systemd keeps them, too.
     Listener { bind: String, lent: bool },
-    /// No more listeners. `sizes` has the worker count of each app whose number follows its load, `maintenance` what is under maintenance.
-    End { sizes: BTreeMap<String, usize>, maintenance: Value },
+    /// No more listeners.
+    End(HandoverRest),
     /// The new process serves, on the sockets of these.
     Ready { taken: BTreeSet<String> },
     /// The new process gives up, for this reason.
@@ -45,12 +46,23 @@ pub(super) enum HandoverMessage {
     Go,
 }
 
+/// What goes with the listeners.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct HandoverRest {
+    /// The worker count of each app whose number follows its load.
+    pub(super) sizes: BTreeMap<String, usize>,
+    /// The keys of session tickets: clients resume their sessions with the new process.
+    pub(super) tickets: Vec<TicketSecret>,
+    /// What is under maintenance.
+    pub(super) maintenance: Value,
+}
+
 impl HandoverMessage {
     fn to_bytes(&self) -> Vec<u8> {
         let value = match self {
             Self::Listener { bind, lent } => json!({ "say": "listener", "bind": bind, "lent": lent }),
-            Self::End { sizes, maintenance } => {
-                json!({ "say": "end", "sizes": sizes, "maintenance": maintenance })
+            Self::End(HandoverRest { sizes, tickets, maintenance }) => {
+                json!({ "say": "end", "sizes": sizes, "tickets": tickets.iter().map(ticket).collect::<Vec<_>>(), "maintenance": maintenance })
             }
             Self::Ready { taken } => json!({ "say": "ready", "taken": taken }),
             Self::Failed(why) => {
@@ -73,10 +85,11 @@ impl HandoverMessage {
                 lent: value.get("lent").and_then(Value::as_bool).unwrap_or(false),
             },
             // A version that does not say it is one before.
-            "end" => Self::End {
+            "end" => Self::End(HandoverRest {
                 sizes: value.get("sizes").map(sizes).unwrap_or_default(),
+                tickets: value.get("tickets").map(tickets).unwrap_or_default(),
                 maintenance: value.get("maintenance").cloned().unwrap_or_default(),
-            },
+            }),
             "ready" => {
                 let taken = value.get("taken").and_then(Value::as_array).ok_or_else(nonsense)?;
                 Self::Ready { taken: taken.iter().filter_map(Value::as_str).map(str::to_owned).collect() }
@@ -91,6 +104,23 @@ impl HandoverMessage {
 fn sizes(value: &Value) -> BTreeMap<String, usize> {
     let pairs = value.as_object().into_iter().flatten();
     pairs.filter_map(|(app, size)| Some((app.clone(), usize::try_from(size.as_u64()?).ok()?))).collect()
+}
+
+fn ticket(secret: &TicketSecret) -> Value {
+    json!({ "name": HEXLOWER.encode(&secret.name), "secret": HEXLOWER.encode(&secret.secret), "created": secret.created })
+}
+
+/// Those that are not understood are left out: their sessions are not resumed.
+fn tickets(value: &Value) -> Vec<TicketSecret> {
+    let bytes = |value: &Value, key| HEXLOWER.decode(value.get(key)?.as_str()?.as_bytes()).ok();
+    let ticket = |value: &Value| {
+        Some(TicketSecret {
+            name: bytes(value, "name")?.try_into().ok()?,
+            secret: bytes(value, "secret")?.try_into().ok()?,
+            created: value.get("created")?.as_u64()?,
+        })
+    };
+    value.as_array().into_iter().flatten().filter_map(ticket).collect()
 }
 
 /// Sends a packet, with the sockets beside it: at most [`SOCKETS`].
@@ -151,10 +181,11 @@ mod tests {
         let (ours, theirs) = pair();
         let all = [
             HandoverMessage::Listener { bind: "unix:/a b".to_owned(), lent: true },
-            HandoverMessage::End {
+            HandoverMessage::End(HandoverRest {
                 sizes: [("shop".to_owned(), 3)].into(),
+                tickets: vec![TicketSecret { name: [1; 16], secret: [2; 32], created: 3 }],
                 maintenance: json!([{ "scope": {} }]),
-            },
+            }),
             HandoverMessage::Ready { taken: ["127.0.0.1:80".to_owned()].into() },
             HandoverMessage::Failed("because\n\"so\"".to_owned()),
             HandoverMessage::Go,

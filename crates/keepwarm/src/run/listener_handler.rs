@@ -1,6 +1,7 @@
 //! The handler of an address: a listener's routes, those behind a forward proxy, or a door.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use keepwarm_config::{AccessLog, Bind, Limits, Listener, Upstream};
 use keepwarm_edge::{Edge, Site};
@@ -27,6 +28,8 @@ pub(super) struct ListenerSettings {
     pub(super) names: Option<Vec<String>>,
     pub(super) is_door: bool,
     pub(super) is_proxy: bool,
+    /// The time limit of TLS handshakes; `None`: plaintext.
+    pub(super) tls: Option<Duration>,
 }
 
 /// The settings of a forward proxy.
@@ -54,6 +57,7 @@ impl ListenerSettings {
             names: None,
             is_door: false,
             is_proxy: listen.forward_proxy.is_some(),
+            tls: listen.tls.as_ref().map(|tls| tls.handshake_timeout),
         }
     }
 
@@ -71,6 +75,7 @@ impl ListenerSettings {
             names,
             is_door: true,
             is_proxy: false,
+            tls: None,
         }
     }
 }

@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use arc_swap::ArcSwap;
 use keepwarm_config::{Bind, Config, ForwardProxy, Upstream, door_url};
 use keepwarm_egress::{CallLog, DnsResolver, Resolver};
-use keepwarm_net::{ListeningSocket, Remote};
-use keepwarm_serve::{ConnectionLimits, ListenerContext, OpenConnections, StopListening};
+use keepwarm_net::{ListeningSocket, Remote, Scheme};
+use keepwarm_serve::{ConnectionLimits, ListenerContext, ListenerTls, OpenConnections, StopListening};
 
 use super::connection_limit;
 use super::inherited::{InheritedSockets, SocketOwner};
@@ -19,6 +19,7 @@ use super::plan::{ListenPlan, PlannedListener};
 use super::sockets::{OpenedSockets, OwnSockets, SocketCopies, Sockets};
 use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, RouteTargets};
+use crate::tls::{ListenersTls, PreparedTls};
 use crate::upstreams::Upstreams;
 
 /// All that listens.
@@ -33,6 +34,7 @@ pub(super) struct Listeners {
     serving: BTreeMap<Bind, ActiveListener>,
     /// Doors that the configuration does not have any more, and the first generation of workers that does not know of them.
     leaving: BTreeMap<Bind, (ActiveListener, u64)>,
+    pub(super) tls: ListenersTls,
     /// Sockets that were bound before this process began.
     inherited: InheritedSockets,
     /// Where is listened, for forward proxies that are not to call that.
@@ -50,7 +52,12 @@ struct ActiveListener {
 }
 
 impl Listeners {
-    pub(super) fn new(remotes: &[Remote], connections: usize, inherited: InheritedSockets) -> Self {
+    pub(super) fn new(
+        remotes: &[Remote],
+        connections: usize,
+        inherited: InheritedSockets,
+        tls: ListenersTls,
+    ) -> Self {
         Self {
             remotes: remotes.to_vec(),
             open: Arc::new(OpenConnections::new(connections)),
@@ -59,6 +66,7 @@ impl Listeners {
             doors_draining: Arc::default(),
             serving: BTreeMap::new(),
             leaving: BTreeMap::new(),
+            tls,
             inherited,
             own: Arc::default(),
             resolver: None,
@@ -113,8 +121,9 @@ impl Listeners {
         config: &Config,
         opened: OpenedSockets,
         targets: RouteTargets<'_>,
+        tls: PreparedTls,
     ) -> Result<ListenPlan, String> {
-        let mut plan = ListenPlan::new(opened);
+        let mut plan = ListenPlan::new(opened, tls);
         for listen in &config.listeners {
             for bind in &listen.bind {
                 let site = assemble::site(config, listen, targets)?;
@@ -164,6 +173,7 @@ impl Listeners {
         connection_limit::warn_of_lowered(config, connections);
         self.open.set_limit(connections);
         self.doors_open.set_limit(connections);
+        self.tls.apply(std::mem::take(&mut plan.tls));
         for (bind, planned) in std::mem::take(&mut plan.addresses) {
             self.serve(bind, planned, &mut plan.opened);
         }
@@ -301,6 +311,9 @@ impl Listeners {
             draining: Arc::clone(draining),
             open: Arc::clone(open),
             meter: keepwarm_telemetry::meters::listener(&settings.name),
+            tls: settings.tls.and_then(|handshake_timeout| {
+                Some(ListenerTls { tls: self.tls.of(&settings.name)?, handshake_timeout })
+            }),
         }))
     }
 
@@ -360,7 +373,7 @@ impl Listeners {
     /// The addresses for clients, as text.
     pub(super) fn addresses(&self) -> Vec<String> {
         let listeners = self.serving.iter().filter(|(_, serving)| !serving.settings.is_door);
-        listeners.flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
+        listeners.flat_map(|(bind, serving)| serving.shown(bind)).collect()
     }
 
     /// The listeners of the configuration, with the addresses they have.
@@ -395,7 +408,7 @@ impl Listeners {
 
     fn shown(&self, binds: &[Bind]) -> Vec<String> {
         let serving = binds.iter().filter_map(|bind| Some((bind, self.serving.get(bind)?)));
-        serving.flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
+        serving.flat_map(|(bind, serving)| serving.shown(bind)).collect()
     }
 }
 
@@ -434,6 +447,10 @@ fn doors<'c>(
 }
 
 impl ActiveListener {
+    fn shown(&self, bind: &Bind) -> Vec<String> {
+        self.sockets.shown(bind, if self.settings.tls.is_some() { Scheme::Https } else { Scheme::Http })
+    }
+
     fn end(&self, bind: &Bind, kept: &[SocketAddr]) {
         self.sockets.end(bind, &self.stops, kept);
     }

@@ -6,12 +6,15 @@ use keepwarm_config::Bind;
 
 use super::listener_handler::{ListenerSettings, ListenerTarget};
 use super::sockets::{OpenedSockets, SocketCopies};
+use crate::tls::PreparedTls;
 
 /// What a configuration serves, by address.
 pub(super) struct ListenPlan {
     /// The sockets of addresses that are new.
     pub(super) opened: OpenedSockets,
     pub(super) addresses: BTreeMap<Bind, PlannedListener>,
+    /// Of listeners with TLS.
+    pub(super) tls: PreparedTls,
 }
 
 /// What a configuration serves at one address.
@@ -23,7 +26,7 @@ pub(super) struct PlannedListener {
 }
 
 impl ListenPlan {
-    pub(super) fn new(opened: OpenedSockets) -> Self {
-        Self { opened, addresses: BTreeMap::new() }
+    pub(super) fn new(opened: OpenedSockets, tls: PreparedTls) -> Self {
+        Self { opened, addresses: BTreeMap::new(), tls }
     }
 }

@@ -8,6 +8,7 @@ use super::server::{Server, set_apps};
 use crate::admin::PreparedAdmin;
 use crate::assemble::{DoorVariables, RouteTargets};
 use crate::control::ReloadRequest;
+use crate::tls::PreparedTls;
 use crate::upstreams::PreparedUpstreams;
 use crate::watch::Watch;
 use crate::{assemble, version, watch};
@@ -57,7 +58,10 @@ impl Server {
         let (config, warnings) =
             loaded.await.unwrap_or_else(|error| Err(error.to_string())).map_err(ReloadError::from)?;
         warnings.iter().for_each(|warning| tracing::warn!(name: "configuration_warning", "{warning}"));
-        let tried = match self.make_ready(&config) {
+        // Thousands of certificates take seconds.
+        let tls = tokio::task::spawn_blocking(self.listeners.tls.preparation(&config));
+        let tls = tls.await.unwrap_or_else(|error| Err(error.to_string()))?;
+        let tried = match self.make_ready(&config, tls) {
             Ok(next) => match self.supervisor.reload(next.specs.clone()).await {
                 Ok(report) => Ok((next, report)),
                 Err(mut failure) => {
@@ -86,7 +90,7 @@ impl Server {
     }
 
     /// All that can fail, except the workers. It does not change how a request is served; [`Self::take_back`] removes what it adds.
-    fn make_ready(&mut self, config: &Config) -> Result<PreparedReload, String> {
+    fn make_ready(&mut self, config: &Config, tls: PreparedTls) -> Result<PreparedReload, String> {
         let mut upstreams = self.upstreams.prepare(config)?;
         let admin = self.listeners.open_admin(config, Some(&self.admin))?;
         let admin = self.admin.prepare(config.admin.as_ref(), admin)?;
@@ -100,7 +104,7 @@ impl Server {
         self.prepare(config);
         self.upstreams.add(config, &mut upstreams);
         let targets = RouteTargets { links: &self.links, upstreams: &self.upstreams };
-        let mut plan = self.listeners.plan(config, opened, targets)?;
+        let mut plan = self.listeners.plan(config, opened, targets, tls)?;
         self.listeners.serve_new_doors(&mut plan);
         Ok(PreparedReload { upstreams, admin, plan, watch, doors, specs })
     }

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::ConfigSource;
 use super::drain::ShutdownMode;
+use super::handover::HandoverRest;
 use super::inherited::InheritedSockets;
 use super::listeners::Listeners;
 use super::pid_file::PidFile;
@@ -24,6 +25,7 @@ use super::watchdog::{self, Watchdog};
 use crate::admin::Admin;
 use crate::assemble::DoorVariables;
 use crate::control::{self, ControlSocket, ReloadRequest};
+use crate::maintenance;
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
 use crate::status::view::{ServedConfig, View};
@@ -184,6 +186,7 @@ impl Server {
             subjects: subjects::of(&self.config, &listeners, &self.listeners.doors(&self.config)),
             listeners,
             upstreams: self.upstreams.all(),
+            certificates: self.listeners.tls.all(),
         });
     }
 
@@ -249,7 +252,12 @@ impl Server {
         self.service_manager.status("upgrading");
         let scaled = self.supervisor.snapshot().await.apps.into_iter().filter(|app| app.scaling.is_some());
         let sizes = scaled.map(|app| (app.app.to_string(), app.target)).collect();
-        match upgrade::upgrade(&self.listeners, &self.admin, &self.config, sizes).await {
+        let rest = HandoverRest {
+            sizes,
+            tickets: self.listeners.tls.ticket_secrets(),
+            maintenance: maintenance::saved(),
+        };
+        match upgrade::upgrade(&self.listeners, &self.admin, &self.config, rest).await {
             Ok(successor) => Some(self.hand_over(&successor)),
             Err(message) => {
                 tracing::error!(

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use keepwarm_config::Bind;
-use keepwarm_net::{BindAddress, ListeningSocket, Remote};
+use keepwarm_net::{BindAddress, ListeningSocket, Remote, Scheme};
 use keepwarm_serve::{ListenerContext, StopListening};
 
 use super::inherited::{InheritedSockets, SocketOwner};
@@ -156,10 +156,15 @@ impl Sockets {
     }
 
     /// The address as a person writes it: with the port that it has, and each that a name stands for.
-    pub(crate) fn shown(&self, bind: &Bind) -> Vec<String> {
+    pub(crate) fn shown(&self, bind: &Bind, scheme: Scheme) -> Vec<String> {
+        let scheme = scheme.as_str();
         match bind {
             Bind::Unix(path) => vec![format!("unix:{}", path.display())],
-            _ => self.bounds.iter().filter_map(|bound| Some(format!("http://{}", bound.address?))).collect(),
+            _ => self
+                .bounds
+                .iter()
+                .filter_map(|bound| Some(format!("{scheme}://{}", bound.address?)))
+                .collect(),
         }
     }
 

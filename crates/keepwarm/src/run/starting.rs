@@ -29,6 +29,7 @@ use crate::assemble::{self, DoorVariables, RouteTargets};
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
 use crate::status::view::{ServedConfig, View};
+use crate::tls::ListenersTls;
 use crate::upstreams::Upstreams;
 use crate::version;
 use crate::watch;
@@ -48,7 +49,12 @@ impl Server {
         let links = Arc::new(Links::new(plane.remotes()));
         let mut upstreams = Upstreams::new(plane.remotes());
         assemble::set_process_limits(&config.server.limits);
-        let mut listeners = Listeners::new(plane.remotes(), connection_limit::derive(&config), inherited);
+        let mut listeners = Listeners::new(
+            plane.remotes(),
+            connection_limit::derive(&config),
+            inherited,
+            ListenersTls::new(takeover.map(|takeover| takeover.rest.tickets.clone()).unwrap_or_default()),
+        );
         let mut opened_admin = Some(listeners.open_admin(&config, None)?);
         let opened = listeners.open(&config, None)?;
         let door_variables = listeners.door_variables(&config, &opened);
@@ -60,12 +66,13 @@ impl Server {
         // Guarded from the first moment: also a start that is killed leaves nothing.
         let files =
             opened.files().chain(opened_admin.iter().flat_map(OpenedSockets::files)).map(absolute).collect();
-        let mut plan =
-            listeners.plan(&config, opened, RouteTargets { links: &links, upstreams: &upstreams })?;
+        let targets = RouteTargets { links: &links, upstreams: &upstreams };
+        let tls = listeners.tls.preparation(&config)()?;
+        let mut plan = listeners.plan(&config, opened, targets, tls)?;
         listeners.serve_new_doors(&mut plan);
         // The number of workers that the load of the process before required.
         let none = BTreeMap::new();
-        let sizes = takeover.map_or(&none, |takeover| &takeover.sizes);
+        let sizes = takeover.map_or(&none, |takeover| &takeover.rest.sizes);
         let supervisor = start_supervisor(&config, &door_variables, &links, files, sizes).await?;
         let readiness = Readiness::default();
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));

@@ -1,6 +1,6 @@
 //! The new process's side of an upgrade: it receives the listening sockets, boots, reports that, and is the service when the old one agrees.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use rustix::process::getppid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::handover::{self, HandoverMessage};
+use super::handover::{self, HandoverMessage, HandoverRest};
 use super::inherited::{InheritedSockets, SocketOwner};
 
 /// Names, in the new process's environment, the process that started it to take over.
@@ -21,8 +21,8 @@ pub(crate) const VARIABLE: &str = "KEEPWARM_UPGRADE";
 /// The old process, from the new one.
 pub(super) struct Takeover {
     socket: OwnedFd,
-    /// How many workers each app has that has more or fewer by its load.
-    pub(super) sizes: BTreeMap<String, usize>,
+    /// What it handed over beside the listeners.
+    pub(super) rest: HandoverRest,
 }
 
 /// The old process says all it has to say within milliseconds; and it agrees at once. One that does not is stuck. This number is arbitrary.
@@ -42,8 +42,8 @@ impl Takeover {
         let failed = |error: io::Error| format!("cannot receive the sockets of the old process: {error}");
         let socket = take_stdin().map_err(failed)?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(|error| failed(error.into()))?;
-        let (inherited, sizes) = listeners(&socket).map_err(failed)?;
-        Ok(Some((Self { socket, sizes }, inherited)))
+        let (inherited, rest) = listeners(&socket).map_err(failed)?;
+        Ok(Some((Self { socket, rest }, inherited)))
     }
 
     /// Reports that this process gives up: the old one keeps running.
@@ -82,7 +82,7 @@ impl Takeover {
 }
 
 /// All that the old process hands over.
-fn listeners(socket: &OwnedFd) -> io::Result<(InheritedSockets, BTreeMap<String, usize>)> {
+fn listeners(socket: &OwnedFd) -> io::Result<(InheritedSockets, HandoverRest)> {
     let mut inherited = InheritedSockets::default();
     loop {
         match handover::receive(socket)? {
@@ -92,9 +92,9 @@ fn listeners(socket: &OwnedFd) -> io::Result<(InheritedSockets, BTreeMap<String,
                     inherited.add(bind.clone(), ListeningSocket::adopt(socket)?, owner);
                 }
             }
-            Some((HandoverMessage::End { sizes, maintenance }, _)) => {
-                crate::maintenance::restore(&maintenance);
-                return Ok((inherited, sizes));
+            Some((HandoverMessage::End(rest), _)) => {
+                crate::maintenance::restore(&rest.maintenance);
+                return Ok((inherited, rest));
             }
             Some(_) => return Err(io::Error::other("the old process sent an unexpected message")),
             None => return Err(io::Error::other("the old process has exited")),

@@ -1,6 +1,6 @@
 //! SIGUSR2, the old process's side: another binary is started, given the listening sockets, and takes over once it serves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,11 +15,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;
 
-use super::handover::{self, HandoverMessage, SOCKETS};
+use super::handover::{self, HandoverMessage, HandoverRest, SOCKETS};
 use super::listeners::Listeners;
 use super::takeover::VARIABLE;
 use crate::admin::Admin;
-use crate::{file_limit, maintenance};
+use crate::file_limit;
 
 /// How long the new process may take beside the boot of its slowest app. This number is arbitrary; it takes milliseconds.
 const MARGIN: Duration = Duration::from_secs(10);
@@ -52,7 +52,7 @@ pub(super) async fn upgrade(
     listeners: &Listeners,
     admin: &Admin,
     config: &Config,
-    sizes: BTreeMap<String, usize>,
+    rest: HandoverRest,
 ) -> Result<Successor, String> {
     if std::process::id() == 1 {
         return Err("process 1 cannot be replaced, because its container ends with it; \
@@ -70,7 +70,7 @@ pub(super) async fn upgrade(
         start(&binary, theirs).map_err(|error| format!("cannot start {}: {error}", binary.display()))?;
     // A process that reads nothing must not hold this one up.
     set_socket_timeout(&ours, Timeout::Send, Some(KILL_AFTER)).map_err(|error| error.to_string())?;
-    match hand_over(&ours, listeners, admin, sizes) {
+    match hand_over(&ours, listeners, admin, rest) {
         Err(error) if !is_gone(&error) => {
             child.end().await;
             return Err(format!("cannot pass the sockets to the new process: {error}"));
@@ -116,19 +116,14 @@ async fn read_reply(socket: &OwnedFd) -> io::Result<Option<HandoverMessage>> {
     Ok(handover::receive(socket)?.map(|(say, _)| say))
 }
 
-fn hand_over(
-    socket: &OwnedFd,
-    listeners: &Listeners,
-    admin: &Admin,
-    sizes: BTreeMap<String, usize>,
-) -> io::Result<()> {
+fn hand_over(socket: &OwnedFd, listeners: &Listeners, admin: &Admin, rest: HandoverRest) -> io::Result<()> {
     for (bind, lent, bounds) in listeners.offers().chain(admin.offers()) {
         let bounds: Vec<_> = bounds.iter().collect();
         for some in bounds.chunks(SOCKETS) {
             handover::send(socket, &HandoverMessage::Listener { bind: bind.clone(), lent }, some)?;
         }
     }
-    handover::send(socket, &HandoverMessage::End { sizes, maintenance: maintenance::saved() }, &[])
+    handover::send(socket, &HandoverMessage::End(rest), &[])
 }
 
 fn start(binary: &Path, socket: OwnedFd) -> io::Result<NewProcess> {

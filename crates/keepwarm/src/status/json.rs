@@ -1,5 +1,6 @@
 //! The status as JSON: what `GET /status` and `keepwarm status --json` give. docs/operate/status.md describes it; members are added, never renamed.
 
+mod certificates;
 pub(crate) mod puma;
 mod upstreams;
 
@@ -29,6 +30,7 @@ pub(crate) fn json(status: &StatusSnapshot) -> Value {
         "workers": status.workers.iter().map(worker).collect::<Vec<_>>(),
         "upstreams": status.upstreams.iter().map(upstreams::json).collect::<Vec<_>>(),
         "listeners": status.listeners.iter().map(listener).collect::<Vec<_>>(),
+        "certificates": status.certificates.iter().map(certificates::json).collect::<Vec<_>>(),
     })
 }
 
@@ -110,6 +112,7 @@ fn listener(listener: &ListenerStatus) -> Value {
         "accepted_connections": totals.accepted,
         "received_bytes": totals.received,
         "sent_bytes": totals.sent,
+        "handshakes": certificates::handshakes(&totals.handshakes),
     })
 }
 

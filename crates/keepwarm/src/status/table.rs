@@ -15,6 +15,7 @@ pub(crate) fn text(status: &Value, colors: bool) -> String {
     out.push_str(&workers(status).text(&paint));
     out.push_str(&upstreams::table(status).text(&paint));
     out.push_str(&listeners(status).text(&paint));
+    out.push_str(&certificates(status).text(&paint));
     out
 }
 
@@ -148,6 +149,35 @@ fn listeners(status: &Value) -> Table {
             Cell::plain(size(at(listener, "/received_bytes"))),
             Cell::plain(size(at(listener, "/sent_bytes"))),
             Cell::plain(addresses.join(", ")),
+        ]);
+    }
+    table
+}
+
+fn certificates(status: &Value) -> Table {
+    /// A certificate that ends sooner was not renewed: tools renew at a third of 90 days.
+    const SOON: f64 = 14.0 * 86400.0;
+    let mut table = Table::new(&["CERTIFICATE", "LISTENER", "EXPIRES", "LEFT", "ISSUER", "SOURCE", "ERROR"]);
+    for certificate in list(at(status, "/certificates")) {
+        let names: Vec<String> = list(at(certificate, "/names")).iter().map(words).collect();
+        let left = at(certificate, "/expires_in_seconds").as_f64();
+        let color = match left {
+            Some(..=0.0) | None => Color::Red,
+            Some(..SOON) => Color::Yellow,
+            Some(_) => Color::Green,
+        };
+        let left = match left {
+            Some(left @ 0.0..) => time(&left.into()),
+            _ => "expired".to_owned(),
+        };
+        table.row([
+            Cell::plain(if names.is_empty() { "-".to_owned() } else { names.join(", ") }),
+            Cell::plain(words(at(certificate, "/listener"))),
+            Cell::plain(words(at(certificate, "/expires")).split('T').next().unwrap_or_default().to_owned()),
+            Cell::of(color, left),
+            Cell::plain(words(at(certificate, "/issuer"))),
+            Cell::plain(words(at(certificate, "/source"))),
+            Cell::plain(words(at(certificate, "/error"))),
         ]);
     }
     table
@@ -324,7 +354,13 @@ mod tests {
                 { "name": "mail", "breaker": "closed", "endpoints": [], "lookup_failure": "no such host" }
             ],
             "listeners": [{ "name": "main", "open_connections": 1, "accepted_connections": 9, "received_bytes": 10,
-                            "sent_bytes": 2048, "addresses": ["http://127.0.0.1:80", "unix:/x"] }]
+                            "sent_bytes": 2048, "addresses": ["http://127.0.0.1:80", "unix:/x"] }],
+            "certificates": [
+                { "listener": "main", "names": ["shop.example", "*.shop.example"], "issuer": "R3", "expires": "2027-01-02T00:00:00.000Z",
+                  "expires_in_seconds": 187_200.0, "source": "/etc/ssl/shop.pem", "error": null },
+                { "listener": "main", "names": [], "issuer": "R3", "expires": "2020-01-02T00:00:00.000Z",
+                  "expires_in_seconds": -5.0, "source": "/old.pem", "error": "cannot read /old.pem" }
+            ]
         });
         let expected = "\
 keepwarm 0.1.0   process 4   up 1m15s   generation 2   ready
@@ -343,6 +379,10 @@ mail       -               no endpoint   -       -     -           -        -   
 
 LISTENER   OPEN   ACCEPTED   IN     OUT       ADDRESS
 main       1      9          10 B   2.0 KiB   http://127.0.0.1:80, unix:/x
+
+CERTIFICATE                    LISTENER   EXPIRES      LEFT      ISSUER   SOURCE              ERROR
+shop.example, *.shop.example   main       2027-01-02   2d04h     R3       /etc/ssl/shop.pem   -
+-                              main       2020-01-02   expired   R3       /old.pem            cannot read /old.pem
 ";
         assert_eq!(text(&status, false), expected);
         let colored = text(&status, true);

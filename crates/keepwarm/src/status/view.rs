@@ -5,13 +5,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use keepwarm_egress::{Upstream, UpstreamStatus};
-use keepwarm_net::Remote;
+use keepwarm_net::{Certificate, CertificateFacts, Remote};
 use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
 use keepwarm_workers::dispatch::{ActiveRequest, ExternalServerStatus, Links, WorkerActivity};
 use keepwarm_workers::supervisor::{Snapshot, Supervisor, WorkerSnapshot};
 
 use crate::readiness::Readiness;
 use crate::subjects::OwnTarget;
+use crate::tls::ListenerCertificates;
 
 /// The parts.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub(crate) struct ServedConfig {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// The targets that can be examined from outside.
     pub(crate) subjects: Vec<OwnTarget>,
+    /// The certificates of listeners.
+    pub(crate) certificates: Vec<Arc<ListenerCertificates>>,
 }
 
 impl View {
@@ -85,6 +88,7 @@ impl View {
                 .map(|meter| RouteStatus { app: &meter.app, route: &meter.route, totals: meter.totals() })
                 .collect(),
             upstreams: served.upstreams.iter().map(|upstream| upstream.look()).collect(),
+            certificates: served.certificates.iter().flat_map(|listener| certificates(listener)).collect(),
         }
     }
 
@@ -119,6 +123,16 @@ pub(crate) struct StatusSnapshot {
     pub(crate) listeners: Vec<ListenerStatus>,
     pub(crate) routes: Vec<RouteStatus>,
     pub(crate) upstreams: Vec<UpstreamStatus>,
+    pub(crate) certificates: Vec<CertificateStatus>,
+}
+
+/// A certificate of a listener.
+#[derive(Debug)]
+pub(crate) struct CertificateStatus {
+    pub(crate) listener: String,
+    pub(crate) facts: CertificateFacts,
+    /// Why the files as they are now are not used.
+    pub(crate) error: Option<String>,
 }
 
 #[derive(Debug)]
@@ -165,6 +179,16 @@ fn workers(snapshot: Snapshot, mut activity: Vec<WorkerActivity>) -> Vec<WorkerS
         WorkerStatus { worker, active_requests }
     };
     snapshot.workers.into_iter().map(status).collect()
+}
+
+fn certificates(listener: &ListenerCertificates) -> Vec<CertificateStatus> {
+    let state = listener.tls.state();
+    let status = |certificate: &Arc<Certificate>| CertificateStatus {
+        listener: listener.name.clone(),
+        facts: certificate.facts.clone(),
+        error: listener.error(),
+    };
+    state.certificates().iter().map(status).collect()
 }
 
 fn listener((name, addresses): &(String, Vec<String>)) -> ListenerStatus {

@@ -4,23 +4,25 @@
 //! all input at once. Both pass through buffers of the thread: a session with nothing half-read or half-written holds none.
 
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
-use rustls::HandshakeKind;
-use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
+use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
 };
+use rustls::{CommonState, HandshakeKind, ServerConfig};
 
 use super::scratch::{READ, RECORD, Records, SCRATCH, Scratch, WRITE};
+use super::server::{Choice, UNRECOGNIZED_NAME};
 use super::{ClientTls, HandshakeFacts, TlsError};
 use crate::client::IdleState;
 use crate::socket::{Socket, receive};
 
 /// A TLS session without its socket.
 pub(super) struct Channel {
-    tls: UnbufferedClientConnection,
-    name: ServerName<'static>,
+    tls: Connection,
     /// The received part of an incomplete record, or of a message in several.
     partial: Vec<u8>,
     /// Plaintext that came before a read: with the handshake, or before a request.
@@ -33,7 +35,41 @@ pub(super) struct Channel {
     shut: bool,
 }
 
-/// How the server's side ended.
+/// The connection of rustls, by our role.
+enum Connection {
+    Client(UnbufferedClientConnection, ServerName<'static>),
+    /// What the client hello chose is known once it has come.
+    Server(UnbufferedServerConnection, Option<Choice>),
+}
+
+/// Both have the same methods, of different types.
+macro_rules! on {
+    ($connection:expr, $tls:ident => $call:expr) => {
+        match $connection {
+            Connection::Client($tls, _) => $call,
+            Connection::Server($tls, _) => $call,
+        }
+    };
+}
+
+impl Connection {
+    fn common(&self) -> &CommonState {
+        on!(self, tls => tls)
+    }
+
+    /// Converts an error about the peer.
+    fn error(&self, error: &rustls::Error) -> TlsError {
+        match self {
+            Self::Client(_, name) => TlsError::of(error, name),
+            Self::Server(_, Some(Choice { certificate: None, server_name })) => {
+                TlsError::unknown_name(server_name.as_deref())
+            }
+            Self::Server(..) => TlsError::of_client(error),
+        }
+    }
+}
+
+/// How the peer's side ended.
 #[derive(Debug, Clone)]
 pub(super) enum SessionEnd {
     /// By a close_notify: everything arrived.
@@ -45,27 +81,54 @@ pub(super) enum SessionEnd {
 }
 
 impl Channel {
-    /// A new session; the first message is ready to be sent.
-    pub(super) fn new(tls: &ClientTls) -> Result<Self, TlsError> {
+    /// A new session of a client; the first message is ready to be sent.
+    pub(super) fn client(tls: &ClientTls) -> Result<Self, TlsError> {
         let name = tls.name.clone();
         let connection = UnbufferedClientConnection::new(tls.config.clone(), name.clone())
             .map_err(|error| TlsError::of(&error, &name))?;
-        let mut channel = Self {
-            tls: connection,
-            name,
-            partial: Vec::new(),
-            early: Vec::new(),
-            outgoing: Records::default(),
-            end: None,
-            shut: false,
-        };
+        let mut channel = Self::new(Connection::Client(connection, name));
         let used = channel.run(&mut [], &mut Vec::new());
         debug_assert_eq!(used, 0);
         Ok(channel)
     }
 
+    /// A new session of a server, which waits for the client's first message.
+    pub(super) fn server(config: Arc<ServerConfig>) -> Result<Self, TlsError> {
+        let connection =
+            UnbufferedServerConnection::new(config).map_err(|error| TlsError::of_client(&error))?;
+        Ok(Self::new(Connection::Server(connection, None)))
+    }
+
+    fn new(tls: Connection) -> Self {
+        Self {
+            tls,
+            partial: Vec::new(),
+            early: Vec::new(),
+            outgoing: Records::default(),
+            end: None,
+            shut: false,
+        }
+    }
+
     pub(super) fn is_handshaking(&self) -> bool {
-        self.tls.is_handshaking()
+        self.tls.common().is_handshaking()
+    }
+
+    /// Whether decrypted bytes wait to be read.
+    pub(super) fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    pub(super) fn common(&self) -> &CommonState {
+        self.tls.common()
+    }
+
+    /// What a client's first message chose.
+    pub(super) fn take_choice(&mut self) -> Option<Choice> {
+        match &mut self.tls {
+            Connection::Client(..) => None,
+            Connection::Server(_, choice) => choice.take(),
+        }
     }
 
     pub(super) fn end(&self) -> Option<&SessionEnd> {
@@ -73,15 +136,16 @@ impl Channel {
     }
 
     pub(super) fn facts(&self) -> HandshakeFacts {
-        let chain = self.tls.peer_certificates().unwrap_or_default();
+        let tls = self.tls.common();
+        let chain = tls.peer_certificates().unwrap_or_default();
         HandshakeFacts {
-            resumed: self.tls.handshake_kind() == Some(HandshakeKind::Resumed),
+            resumed: tls.handshake_kind() == Some(HandshakeKind::Resumed),
             certificate_bytes: chain.iter().map(|certificate| certificate.len()).sum(),
         }
     }
 
     pub(super) fn alpn(&self) -> Option<&[u8]> {
-        self.tls.alpn_protocol()
+        self.tls.common().alpn_protocol()
     }
 
     /// Returns the early plaintext.
@@ -100,6 +164,14 @@ impl Channel {
 
     /// Processes the bytes read into `incoming`; plaintext goes to `into`, `None`: it came early.
     pub(super) fn handle_incoming(&mut self, incoming: &mut [u8], into: Option<&mut Vec<u8>>) {
+        if let (Connection::Server(_, None), Some(&first)) = (&self.tls, incoming.first())
+            && first != HANDSHAKE
+            && self.is_handshaking()
+        {
+            // rustls would say that it is invalid, and not what it is.
+            self.end = Some(SessionEnd::Broken(TlsError::not_tls(first)));
+            return;
+        }
         let used = match into {
             Some(into) => self.run(incoming, into),
             None => {
@@ -123,45 +195,43 @@ impl Channel {
         let mut used = 0;
         loop {
             let rest = incoming.get_mut(used..).unwrap_or_default();
-            let UnbufferedStatus { mut discard, state } = self.tls.process_tls_records(rest);
-            let (mut more, mut failed) = (true, None);
-            match state {
-                Ok(ConnectionState::ReadTraffic(mut records)) => {
-                    while let Some(record) = records.next_record() {
-                        match record {
-                            Ok(record) => {
-                                discard += record.discard;
-                                into.extend_from_slice(record.payload);
-                            }
-                            Err(error) => failed = Some(error),
-                        }
-                    }
-                }
-                Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.outgoing),
-                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(ConnectionState::PeerClosed) => self.end = Some(SessionEnd::Closed),
-                Ok(_) => more = false,
-                Err(error) => failed = Some(error),
-            }
+            let Self { tls, outgoing, .. } = self;
+            let Step { discard, next } = on!(tls, tls => step(tls.process_tls_records(rest), into, outgoing));
             used += discard;
-            if let Some(error) = failed {
-                self.end = Some(SessionEnd::Broken(TlsError::of(&error, &self.name)));
-                self.take_alert();
-                return used;
+            if let Connection::Server(_, choice) = &mut self.tls {
+                Choice::take_made(choice);
             }
-            if !more {
-                return used;
+            match next {
+                Next::Again => {}
+                Next::Rest => return used,
+                Next::Closed => self.end = Some(SessionEnd::Closed),
+                Next::Failed(error) => {
+                    self.fail(&error);
+                    return used;
+                }
             }
         }
     }
 
-    /// After a fault: the alert that tells the server. Incoming bytes are not processed again.
+    fn fail(&mut self, error: &rustls::Error) {
+        self.end = Some(SessionEnd::Broken(self.tls.error(error)));
+        match &self.tls {
+            // rustls has no hook for this alert, and would send access_denied.
+            Connection::Server(_, Some(Choice { certificate: None, .. })) => {
+                self.outgoing.add(&UNRECOGNIZED_NAME, true);
+            }
+            Connection::Client(..) | Connection::Server(..) => self.take_alert(),
+        }
+    }
+
+    /// After a fault: the alert that tells the peer. Incoming bytes are not processed again.
     fn take_alert(&mut self) {
-        while self.tls.wants_write() {
-            match self.tls.process_tls_records(&mut []).state {
-                // Pending output goes before incoming bytes.
-                Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.outgoing),
-                _ => return,
+        let Self { tls, outgoing, .. } = self;
+        while tls.common().wants_write() {
+            // Pending output goes before incoming bytes.
+            let step = on!(tls, tls => step(tls.process_tls_records(&mut []), &mut Vec::new(), outgoing));
+            if !matches!(step.next, Next::Again) {
+                return;
             }
         }
     }
@@ -204,23 +274,24 @@ impl Channel {
     }
 
     /// `None`: nothing can be written any more.
-    fn with_traffic<T>(
-        &mut self,
-        write: impl FnOnce(&mut WriteTraffic<'_, ClientConnectionData>) -> T,
-    ) -> Option<T> {
+    fn with_traffic<T>(&mut self, write: impl FnOnce(&mut dyn Traffic) -> T) -> Option<T> {
         let mut write = Some(write);
+        let mut written = None;
         loop {
-            let UnbufferedStatus { discard, state } = self.tls.process_tls_records(&mut self.partial);
-            let mut written = None;
-            match state {
-                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-                    written = write.take().map(|write| write(&mut traffic));
+            let Self { tls, partial, outgoing, end, .. } = self;
+            let discard = on!(tls, tls => {
+                let UnbufferedStatus { discard, state } = tls.process_tls_records(partial);
+                match state {
+                    Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                        written = write.take().map(|write| write(&mut traffic));
+                    }
+                    Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, outgoing),
+                    Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                    Ok(ConnectionState::PeerClosed) => *end = Some(SessionEnd::Closed),
+                    Ok(_) | Err(_) => write = None,
                 }
-                Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.outgoing),
-                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(ConnectionState::PeerClosed) => self.end = Some(SessionEnd::Closed),
-                Ok(_) | Err(_) => write = None,
-            }
+                discard
+            });
             self.partial.drain(..discard.min(self.partial.len()));
             if write.is_none() {
                 return written;
@@ -230,7 +301,7 @@ impl Channel {
 
     /// The state of an idle connection. Tickets and new keys are processed, and are not events.
     pub(super) fn look(&mut self, fd: &Socket) -> IdleState {
-        /// No server has that many tickets to send: an endless stream must not hold up the thread.
+        /// No peer has that much to say besides: an endless stream must not hold up the thread.
         const READS: usize = 4;
         for _ in 0..READS {
             if !self.early.is_empty() {
@@ -271,6 +342,9 @@ impl Channel {
     }
 }
 
+/// The content type of a record with a handshake message (RFC 8446 §5.1).
+const HANDSHAKE: u8 = 22;
+
 /// The bytes to encrypt, in pieces that become records: head and body that fit together are one.
 fn parts<'p>(slices: &'p [IoSlice<'_>], gathered: &'p mut Vec<u8>) -> [&'p [u8]; 2] {
     match slices {
@@ -287,11 +361,69 @@ fn parts<'p>(slices: &'p [IoSlice<'_>], gathered: &'p mut Vec<u8>) -> [&'p [u8];
     }
 }
 
-fn seal(
-    traffic: &mut WriteTraffic<'_, ClientConnectionData>,
-    plain: &[u8],
-    into: &mut Records,
-) -> Result<(), EncryptError> {
+/// What can be written once the handshake is done.
+trait Traffic {
+    fn encrypt(&mut self, plain: &[u8], into: &mut [u8]) -> Result<usize, EncryptError>;
+    fn queue_close_notify(&mut self, into: &mut [u8]) -> Result<usize, EncryptError>;
+}
+
+impl<D> Traffic for WriteTraffic<'_, D> {
+    fn encrypt(&mut self, plain: &[u8], into: &mut [u8]) -> Result<usize, EncryptError> {
+        WriteTraffic::encrypt(self, plain, into)
+    }
+
+    fn queue_close_notify(&mut self, into: &mut [u8]) -> Result<usize, EncryptError> {
+        WriteTraffic::queue_close_notify(self, into)
+    }
+}
+
+/// One state of rustls, and how much of the input it used.
+struct Step {
+    discard: usize,
+    next: Next,
+}
+
+enum Next {
+    Again,
+    /// More input is needed.
+    Rest,
+    /// The peer's side has ended.
+    Closed,
+    Failed(rustls::Error),
+}
+
+fn step<D>(status: UnbufferedStatus<'_, '_, D>, into: &mut Vec<u8>, outgoing: &mut Records) -> Step {
+    let UnbufferedStatus { mut discard, state } = status;
+    let next = match state {
+        Ok(ConnectionState::ReadTraffic(mut records)) => {
+            let mut next = Next::Again;
+            while let Some(record) = records.next_record() {
+                match record {
+                    Ok(record) => {
+                        discard += record.discard;
+                        into.extend_from_slice(record.payload);
+                    }
+                    Err(error) => next = Next::Failed(error),
+                }
+            }
+            next
+        }
+        Ok(ConnectionState::EncodeTlsData(mut data)) => {
+            encode(&mut data, outgoing);
+            Next::Again
+        }
+        Ok(ConnectionState::TransmitTlsData(data)) => {
+            data.done();
+            Next::Again
+        }
+        Ok(ConnectionState::PeerClosed) => Next::Closed,
+        Ok(_) => Next::Rest,
+        Err(error) => Next::Failed(error),
+    };
+    Step { discard, next }
+}
+
+fn seal(traffic: &mut dyn Traffic, plain: &[u8], into: &mut Records) -> Result<(), EncryptError> {
     /// Header, tag, type and nonce of a record (RFC 8446 §5.2; 1.2's AEADs take a little more).
     const OVERHEAD: usize = 64;
     let mut size = plain.len() + OVERHEAD * plain.len().div_ceil(RECORD);
@@ -310,7 +442,7 @@ fn seal(
     }
 }
 
-fn encode(data: &mut EncodeTlsData<'_, ClientConnectionData>, into: &mut Records) {
+fn encode<D>(data: &mut EncodeTlsData<'_, D>, into: &mut Records) {
     let mut size = 1024;
     loop {
         match data.encode(into.room(size)) {

@@ -3,7 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::{ServerName, UnixTime};
-use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
+
+/// The name of the error of a client that speaks HTTP without TLS.
+pub(super) const PLAINTEXT_HTTP: &str = "plaintext_http";
 
 /// Why a TLS connection failed, or ended. `Display` is a sentence of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +52,111 @@ impl TlsError {
             }
             other => Self::new("tls_failed", format!("TLS with the server failed: {other}")),
         }
+    }
+}
+
+impl TlsError {
+    /// Converts an error of rustls about a client.
+    pub(super) fn of_client(error: &Error) -> Self {
+        match error {
+            Error::AlertReceived(alert) => of_client_alert(*alert),
+            Error::InvalidMessage(
+                InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+            ) => Self::new("not_tls", "the client does not speak TLS"),
+            Error::PeerIncompatible(reason) => of_incompatible(reason),
+            Error::NoCertificatesPresented => Self::new(
+                "client_certificate_missing",
+                "the client sent no certificate, which this listener requires",
+            ),
+            Error::InvalidCertificate(
+                CertificateError::Expired | CertificateError::ExpiredContext { .. },
+            ) => Self::new("client_certificate_expired", "the client's certificate has expired"),
+            Error::InvalidCertificate(CertificateError::UnknownIssuer) => Self::new(
+                "client_certificate_unknown_issuer",
+                "no authority in client_ca has signed the client's certificate",
+            ),
+            Error::InvalidCertificate(error) => Self::new(
+                "client_certificate_invalid",
+                format!("the client's certificate is not acceptable: {error}"),
+            ),
+            Error::NoApplicationProtocol => {
+                Self::new("protocol_unknown", "the client offers no protocol (ALPN) that is spoken here")
+            }
+            other => Self::new("protocol_error", format!("the client broke the rules of TLS: {other}")),
+        }
+    }
+
+    /// No certificate is for the name that a client requests.
+    pub(super) fn unknown_name(name: Option<&str>) -> Self {
+        let sentence = match name {
+            Some(name) => format!("the client requests {name}, and no certificate is for that name"),
+            None => "the client requests no host name (SNI), and there is no default certificate".to_owned(),
+        };
+        Self::new("name_unknown", sentence)
+    }
+
+    /// A client began with this byte, which begins no handshake (RFC 8446 §5.1).
+    pub(super) fn not_tls(first: u8) -> Self {
+        // A method of HTTP.
+        match first.is_ascii_uppercase() {
+            true => Self::new(
+                PLAINTEXT_HTTP,
+                "the client speaks HTTP without TLS; its url should begin with https://",
+            ),
+            false => Self::new("not_tls", "the client does not speak TLS"),
+        }
+    }
+
+    /// The peer has left, in the middle.
+    pub(super) fn client_left(error: Option<&std::io::Error>) -> Self {
+        let sentence = match error {
+            Some(error) => format!("the connection was lost during the TLS handshake: {error}"),
+            None => "the client closed the connection during the TLS handshake".to_owned(),
+        };
+        Self::new("client_left", sentence)
+    }
+}
+
+fn of_incompatible(reason: &PeerIncompatible) -> TlsError {
+    use PeerIncompatible as Reason;
+    match reason {
+        Reason::Tls12NotOffered
+        | Reason::Tls12NotOfferedOrEnabled
+        | Reason::Tls13RequiredForQuic
+        | Reason::SupportedVersionsExtensionRequired => TlsError::new(
+            "no_shared_version",
+            "the client offers no version of TLS that is allowed here; see profile",
+        ),
+        Reason::NoCipherSuitesInCommon => {
+            TlsError::new("no_shared_cipher", "the client offers no cipher that is allowed here")
+        }
+        other => TlsError::new(
+            "no_shared_parameters",
+            format!("the client and this server have no common parameters ({other:?})"),
+        ),
+    }
+}
+
+/// The client sent an alert with its reason: most often about our certificate.
+fn of_client_alert(alert: AlertDescription) -> TlsError {
+    use AlertDescription as Alert;
+    match alert {
+        Alert::UnknownCA => TlsError::new(
+            "certificate_untrusted",
+            "the client does not trust the authority of the certificate: self-signed, or its chain is incomplete",
+        ),
+        Alert::CertificateExpired => {
+            TlsError::new("certificate_expired", "the client found the certificate expired")
+        }
+        Alert::BadCertificate
+        | Alert::UnsupportedCertificate
+        | Alert::CertificateRevoked
+        | Alert::CertificateUnknown
+        | Alert::AccessDenied => {
+            TlsError::new("certificate_refused", format!("the client refused the certificate ({alert:?})"))
+        }
+        Alert::UserCanceled | Alert::CloseNotify => TlsError::client_left(None),
+        other => TlsError::new("client_alert", format!("the client ended TLS with the alert {other:?}")),
     }
 }
 
@@ -172,6 +280,8 @@ pub enum TlsPart {
     Certificate,
     /// `key`
     Key,
+    /// `ocsp`
+    Ocsp,
     /// The name of the server.
     ServerName,
 }
@@ -192,3 +302,9 @@ impl std::fmt::Display for TlsSetupError {
 }
 
 impl std::error::Error for TlsSetupError {}
+
+impl TlsSetupError {
+    pub(super) fn certificate(sentence: String) -> Self {
+        Self { part: TlsPart::Certificate, sentence }
+    }
+}

@@ -69,6 +69,14 @@ impl Records {
         self.end += size;
     }
 
+    /// Adds whole bytes.
+    pub(super) fn add(&mut self, bytes: &[u8], own: bool) {
+        if let Some(room) = self.room(bytes.len()).get_mut(..bytes.len()) {
+            room.copy_from_slice(bytes);
+        }
+        self.push(bytes.len(), own);
+    }
+
     /// Drops what the socket took, and returns how much of it was the request's.
     pub(super) fn advance(&mut self, count: usize) -> usize {
         let own = count.min(self.own);

@@ -29,6 +29,8 @@ pub(crate) struct Session {
     facts: HandshakeFacts,
     /// Our side ends after the pending output.
     ends: bool,
+    /// The end shows that something is missing: no close_notify.
+    is_cut: bool,
 }
 
 impl Session {
@@ -37,12 +39,33 @@ impl Session {
     /// # Errors
     /// The server's identity is wrong, it refuses, or it breaks off.
     pub(crate) async fn handshake(io: Io, tls: &ClientTls) -> Result<Self, AcquireError> {
-        let channel = Channel::new(tls).map_err(AcquireError::Tls)?;
+        let channel = Channel::client(tls).map_err(AcquireError::Tls)?;
         let facts = HandshakeFacts { resumed: false, certificate_bytes: 0 };
-        let mut session = Self { io, channel, facts, ends: false };
+        let mut session = Self { io, channel, facts, ends: false, is_cut: false };
         poll_fn(|cx| session.poll_handshake(cx)).await.map_err(AcquireError::Tls)?;
         session.facts = session.channel.facts();
         Ok(session)
+    }
+
+    /// A session of a server whose handshake is not done.
+    pub(super) fn of_server(io: Io, channel: Channel) -> Self {
+        let facts = HandshakeFacts { resumed: false, certificate_bytes: 0 };
+        Self { io, channel, facts, ends: false, is_cut: false }
+    }
+
+    pub(super) fn channel(&mut self) -> &mut Channel {
+        &mut self.channel
+    }
+
+    /// The handshake is done.
+    pub(super) fn note_facts(&mut self) {
+        self.facts = self.channel.facts();
+    }
+
+    /// The socket, to be used without TLS from now on.
+    pub(super) fn abandon(&mut self) -> &mut Io {
+        self.is_cut = true;
+        &mut self.io
     }
 
     fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TlsError>> {
@@ -69,7 +92,7 @@ impl Session {
     }
 
     /// Writes pending output.
-    fn poll_outgoing(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_outgoing(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.channel.outgoing.is_empty() {
             match self.write_outgoing() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -114,7 +137,11 @@ impl Session {
     }
 
     /// Reads once, and processes the records.
-    fn poll_records(&mut self, cx: &mut Context<'_>, into: Option<&mut Vec<u8>>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_records(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: Option<&mut Vec<u8>>,
+    ) -> Poll<io::Result<()>> {
         ready!(SCRATCH.with_borrow_mut(|Scratch { incoming, .. }| {
             self.channel.prepare(incoming);
             match ready!(self.io.poll_read(cx, incoming))? {
@@ -216,6 +243,55 @@ impl Session {
         &self.io
     }
 
+    /// Waits until a read could find something, without needing a buffer.
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.channel.has_early() {
+            true => Poll::Ready(Ok(())),
+            false => self.io.poll_readable(cx),
+        }
+    }
+
+    /// Whether something may be read without waiting.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.channel.has_early() || self.io.is_fresh()
+    }
+
+    /// Waits until something of `slices`, or of what was taken before, has left. Bytes taken before go first.
+    pub(crate) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<WriteProgress>> {
+        let budget = ready!(tokio::task::coop::poll_proceed(cx));
+        if self.channel.outgoing.is_empty() {
+            let progress = self.write(slices)?;
+            budget.made_progress();
+            return Poll::Ready(Ok(progress));
+        }
+        drop(budget);
+        let outgoing = &mut self.channel.outgoing;
+        let written = match ready!(self.io.poll_write(cx, &[IoSlice::new(outgoing.unwritten())]))? {
+            0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            written => written,
+        };
+        let left = outgoing.advance(written);
+        if self.ends && outgoing.is_empty() {
+            self.io.shutdown_write();
+        }
+        Poll::Ready(Ok(WriteProgress { taken: 0, left }))
+    }
+
+    /// Makes the close a reset, without a close_notify: the peer cannot take a part for the whole message (RFC 8446 §6.1).
+    pub(crate) fn reset_on_close(&mut self) {
+        self.is_cut = true;
+        self.io.reset_on_close();
+    }
+
+    /// See [`Io::poll_reset`].
+    pub(crate) fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.io.poll_reset(cx)
+    }
+
     pub(crate) fn leave_thread(&mut self) {
         self.io.leave_thread();
     }
@@ -234,7 +310,7 @@ impl Drop for Session {
     /// A clean close sends close_notify. Not after a partial record: it would corrupt that.
     fn drop(&mut self) {
         let listens = matches!(self.channel.end(), None | Some(SessionEnd::Closed));
-        if listens && self.channel.outgoing.is_empty() {
+        if listens && !self.is_cut && self.channel.outgoing.is_empty() {
             self.channel.shut();
             let _ = self.write_outgoing();
         }

@@ -184,7 +184,7 @@ fn system_roots() -> Result<Arc<RootCertStore>, TlsSetupError> {
     Ok(Arc::clone(ROOTS.get_or_init(|| Arc::new(store))))
 }
 
-fn certificates(pem: &Pem, part: TlsPart) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
+pub(super) fn certificates(pem: &Pem, part: TlsPart) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
     let file = pem.file.display();
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem.text).collect();
     match found {
@@ -197,7 +197,7 @@ fn certificates(pem: &Pem, part: TlsPart) -> Result<Vec<CertificateDer<'static>>
     }
 }
 
-fn private_key(pem: &Pem) -> Result<PrivateKeyDer<'static>, TlsSetupError> {
+pub(super) fn private_key(pem: &Pem) -> Result<PrivateKeyDer<'static>, TlsSetupError> {
     use rustls::pki_types::pem::Error::NoItemsFound;
     const ENCRYPTED: &[u8] = b"ENCRYPTED";
     let file = pem.file.display();

@@ -1,5 +1,6 @@
 //! TLS against the tests' own servers.
 
+mod accept;
 mod ends;
 mod errors;
 mod idle;

@@ -60,11 +60,13 @@ fn decoded(coding: Coding, bytes: &[u8]) -> (Vec<u8>, bool) {
 
 #[test]
 fn every_size_in_every_piece_comes_back() {
-    let sizes = [1, 2, 1023, 16 * 1024, 16 * 1024 + 1, 128 * 1024 - 1, 128 * 1024 + 1, 300_000];
+    let sizes = [1, 2, 1023, 16 * 1024, 16 * 1024 + 1, 128 * 1024 - 1, 128 * 1024 + 1];
     for coding in Coding::ALL {
         for level in LEVELS {
-            for size in sizes {
-                for piece in [size, 4096, 7].into_iter().filter(|piece| size / piece < 5000) {
+            // Large ones by the default level alone: without optimization, encoders take long.
+            let fits = |size: &usize| *size < 20_000 || level == CompressionLevel::Balanced;
+            for size in sizes.into_iter().filter(fits) {
+                for piece in [size, 4096, 7].into_iter().filter(|piece| size / piece < 400) {
                     let plain = text(size);
                     for length in [None, Some(size as u64)] {
                         let mut body = body(coding, level, length);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keepwarm_http1::Event;
 use keepwarm_net::h2::{PREFACE, PREFACE_LINE};
-use keepwarm_net::{IdleState, Io, WaitKind, now};
+use keepwarm_net::{IdleState, Transport, WaitKind, now};
 use keepwarm_telemetry::RequestId;
 use keepwarm_telemetry::panics::{Panic, catch_future};
 use tokio::time::Instant;
@@ -18,6 +18,7 @@ use super::request_body::HEAD_READ;
 use super::response::DRAIN_BODY;
 use super::stream::{ExchangeState, ResponseState, Stream};
 use crate::h2;
+use crate::listener::encrypted;
 use crate::refusals::{HEAD_TIMEOUT, PANICKED};
 use crate::{
     ClientLoss, ConnectionInfo, Exchange, Frontend, ListenerContext, Outcome, Refusal, ResponseOutcome,
@@ -26,12 +27,14 @@ use crate::{
 /// A closing connection is read this long, and this much, for bytes that its client was still sending: if it closed at once, the kernel would
 /// reset the connection, which can destroy our last response in flight (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(2);
+/// The fault of a client that speaks TLS to a listener without it.
+const TLS_ON_PLAIN: &str = "tls_on_plain";
 /// Bytes in one read of discarded data.
 const LINGER_READ: usize = 64 * 1024;
 
 /// Serves one connection until it ends or panics: a panic costs this connection, and its current request gets 500 if nothing of a response
 /// has left. One `catch_unwind` covers all of it: without a panic it costs two stores for each poll of the task.
-pub(crate) async fn serve(io: Io, peer: ConnectionInfo, context: Arc<ListenerContext>) {
+pub(crate) async fn serve(io: Transport, peer: ConnectionInfo, context: Arc<ListenerContext>) {
     let mut stream = Stream::new(io, peer, context);
     let served = {
         let requests = pin!(stream.serve_requests());
@@ -204,7 +207,14 @@ impl Stream {
         if !self.deadlines.is_set(WaitKind::Read) {
             self.deadlines.set_after(WaitKind::Read, self.context.limits.idle);
         }
-        if !(late || evicted) || self.io.look() == IdleState::Noisy {
+        if !(late || evicted) {
+            return false;
+        }
+        if self.io.look() == IdleState::Noisy {
+            // Under TLS the look has taken it from the socket: the reactor has nothing to report.
+            if self.io.is_fresh() {
+                cx.waker().wake_by_ref();
+            }
             return false;
         }
         if evicted && !self.is_draining() {
@@ -269,7 +279,11 @@ impl Stream {
     fn preface(&self) -> PrefaceState {
         let unread = self.storage.read.unread();
         match unread.get(..PREFACE.len()) {
-            _ if !self.context.limits.http2 || self.served > 0 || unread.is_empty() => PrefaceState::None,
+            _ if self.served > 0 || unread.is_empty() => PrefaceState::None,
+            // RFC 9113 §3.3: over TLS it is agreed on by ALPN, and only by that.
+            _ if self.request.peer.tls.as_ref().map_or(!self.context.limits.http2, |tls| !tls.http2) => {
+                PrefaceState::None
+            }
             Some(begin) if begin == PREFACE => PrefaceState::Whole,
             None if PREFACE.starts_with(unread) => PrefaceState::Part,
             // A wrong continuation: an error of HTTP/2, not a request of HTTP/1.
@@ -321,7 +335,21 @@ impl Stream {
         self.state.refused = true;
         // The end of its body is unknown, and so is whether it has one.
         self.state.body_done = true;
-        handler.refuse(&mut Exchange::http1(self), refusal);
+        match refusal.name {
+            TLS_ON_PLAIN => self.refuse_tls(refusal),
+            _ => handler.refuse(&mut Exchange::http1(self), refusal),
+        }
+    }
+
+    /// A client that speaks TLS understands an alert, and no response.
+    fn refuse_tls(&mut self, refusal: &Refusal) {
+        /// The fatal alert `handshake_failure` (RFC 8446 §6).
+        const ALERT: [u8; 7] = [21, 3, 1, 0, 2, 2, 40];
+        encrypted::report_tls_on_plain(&self.request.peer, &self.context.meter.name);
+        self.storage.out.head.extend_from_slice(&ALERT);
+        self.request.notes.reason = Some(refusal.name);
+        self.state.status = refusal.status;
+        self.state.response = ResponseState::Ended { keep: false };
     }
 
     /// Finishes an exchange: writes the rest, and decides whether the connection is kept.
@@ -422,9 +450,13 @@ impl Stream {
         self.deadlines.set_after(WaitKind::Read, LINGER);
         loop {
             self.storage.read.reset(usize::MAX);
-            let got = poll_fn(|cx| match self.deadlines.poll_passed(WaitKind::Read, cx) {
-                true => Poll::Ready(0),
-                false => self.poll_fill(cx, LINGER_READ).map(|got| got.unwrap_or(0)),
+            let got = poll_fn(|cx| {
+                // A close_notify that the socket had no room for.
+                let _ = self.io.poll_flush(cx);
+                match self.deadlines.poll_passed(WaitKind::Read, cx) {
+                    true => Poll::Ready(0),
+                    false => self.poll_fill(cx, LINGER_READ).map(|got| got.unwrap_or(0)),
+                }
             })
             .await;
             if got == 0 {

@@ -16,7 +16,7 @@ impl Stream {
     pub(crate) fn sends_files(&self) -> bool {
         match &self.state.response {
             ResponseState::Started { plan, .. } => {
-                plan.send_body && matches!(plan.framing, ResponseFraming::Length(_))
+                plan.send_body && matches!(plan.framing, ResponseFraming::Length(_)) && self.io.sends_files()
             }
             _ => false,
         }

@@ -9,7 +9,7 @@ use keepwarm_http1::{
     ResponseLength, Version, encode_chunk_head, encode_informational, encode_response_head, encode_trailers,
     plan, scan_app_fields,
 };
-use keepwarm_net::{WaitKind, http_date, now};
+use keepwarm_net::{WaitKind, WriteProgress, http_date, now};
 use keepwarm_telemetry::stalls::Stall;
 
 use super::stream::{PendingHead, ResponseState, Stream};
@@ -332,15 +332,18 @@ impl Stream {
 
     /// Writes the buffers out.
     pub(super) fn poll_write_out(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientLoss>> {
-        while !self.storage.out.is_empty() {
+        while !self.storage.out.is_empty() || self.io.unsent() > 0 {
             let (slices, count) = self.storage.out.slices();
             match self.io.poll_write(cx, slices.get(..count).unwrap_or_default()) {
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(self.lost(ClientLoss::Reset))),
-                Poll::Ready(Ok(sent)) => {
-                    self.storage.out.advance(sent);
-                    self.cells.sent.add(sent as u64);
-                    self.state.drain_rate.handle_progress(now().into_std(), sent);
-                    self.deadlines.set(WaitKind::Write, None);
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(self.lost(ClientLoss::Reset))),
+                Poll::Ready(Ok(WriteProgress { taken, left })) => {
+                    self.storage.out.advance(taken);
+                    // Under TLS the socket may have taken nothing yet.
+                    if left > 0 {
+                        self.cells.sent.add(left as u64);
+                        self.state.drain_rate.handle_progress(now().into_std(), left);
+                        self.deadlines.set(WaitKind::Write, None);
+                    }
                 }
                 Poll::Pending => return self.poll_write_deadline(cx),
             }

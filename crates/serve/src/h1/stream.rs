@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use keepwarm_http1::{Fields, ListenerKind, Plan, RequestDecoder, RequestFacts};
-use keepwarm_net::{Deadlines, Io, now, thread_index};
+use keepwarm_net::{Deadlines, Transport, now, thread_index};
 use keepwarm_policy::MinRate;
 use keepwarm_telemetry::meters::ListenerCells;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use crate::{ConnectionInfo, ListenerContext, Request};
 
 /// A server-role connection. The state of one request is in [`ExchangeState`], replaced for each.
 pub(crate) struct Stream {
-    pub(super) io: Io,
+    pub(super) io: Transport,
     pub(crate) deadlines: Deadlines,
     pub(super) activity: Activity,
     pub(super) context: Arc<ListenerContext>,
@@ -129,7 +129,7 @@ impl ExchangeState {
 }
 
 impl Stream {
-    pub(super) fn new(io: Io, peer: ConnectionInfo, context: Arc<ListenerContext>) -> Self {
+    pub(super) fn new(io: Transport, peer: ConnectionInfo, context: Arc<ListenerContext>) -> Self {
         let listener = match context.handler.is_forward_proxy() {
             true => ListenerKind::ForwardProxy,
             false => ListenerKind::Origin,
@@ -171,6 +171,7 @@ impl Stream {
         if self.awake {
             std::mem::swap(&mut self.request.head, &mut self.storage.head);
             std::mem::take(&mut self.storage).give();
+            self.io.rest();
             self.awake = false;
             self.activity.set_idle(now, self.served > 0);
         }
@@ -211,7 +212,7 @@ impl Stream {
     }
 
     pub(crate) fn unsent(&self) -> usize {
-        self.storage.out.len()
+        self.storage.out.len() + self.io.unsent()
     }
 
     pub(crate) fn limits(&self) -> &crate::ConnectionLimits {

@@ -15,7 +15,7 @@ use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use keepwarm_http1::Limits;
 use keepwarm_net::h2::{FrameEvent, FrameObserver, FrameTransport, PREFACE, settings};
-use keepwarm_net::{Deadlines, Io, ReadBuffer, WaitKind, now};
+use keepwarm_net::{Deadlines, ReadBuffer, Transport, WaitKind, now};
 use keepwarm_telemetry::meters::ListenerCells;
 use keepwarm_telemetry::panics::catch_future;
 use tokio::time::Instant;
@@ -36,7 +36,7 @@ const LINGER_BYTES: usize = 16 * 1024;
 
 /// A connection whose client has begun to speak HTTP/2.
 pub(crate) struct NewConnection {
-    pub(crate) io: Io,
+    pub(crate) io: Transport,
     /// The bytes received so far, the preface first.
     pub(crate) read: ReadBuffer,
     pub(crate) peer: Rc<ConnectionInfo>,
@@ -59,7 +59,7 @@ pub(crate) async fn serve(begun: NewConnection) {
         .max_concurrent_streams(settings::STREAMS as u32)
         .max_header_list_size(Limits::HEADER_BLOCK as u32)
         .max_send_buffer_size(settings::SEND_BUFFER)
-        .handshake(FrameTransport::server(io.into(), read, Arc::clone(&watched)));
+        .handshake(FrameTransport::server(io, read, Arc::clone(&watched)));
     let Ok(Ok(connection)) = tokio::time::timeout(context.limits.head_timeout, handshake).await else {
         return;
     };
@@ -81,7 +81,7 @@ pub(crate) async fn serve(begun: NewConnection) {
 }
 
 /// Ends a connection whose preface is invalid: a connection error (RFC 9113 §3.4), in the version that its client speaks. Our own preface comes first.
-async fn refuse(mut io: Io) {
+async fn refuse(mut io: Transport) {
     /// Empty SETTINGS; GOAWAY for stream 0 with PROTOCOL_ERROR.
     const REFUSAL: [u8; 26] = [0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     if io.write(&[IoSlice::new(&REFUSAL)]).is_err() {

@@ -177,6 +177,7 @@ fn listening(limits: ConnectionLimits) -> TestListener {
         draining: Arc::clone(&draining),
         open: Arc::clone(&open),
         meter: keepwarm_telemetry::meters::listener("test"),
+        tls: None,
     });
     let bound = keepwarm_net::bind(BindAddress::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
     let address = bound.address.unwrap();

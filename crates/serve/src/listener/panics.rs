@@ -73,6 +73,7 @@ fn listening() -> TestListener {
         draining: Arc::default(),
         open: Arc::clone(&open),
         meter: keepwarm_telemetry::meters::listener("panics"),
+        tls: None,
     });
     let bound = bind(BindAddress::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
     let address = bound.address.unwrap();

@@ -42,10 +42,11 @@ fn serve_one() -> TestConnection {
         draining: Arc::default(),
         open: Arc::new(OpenConnections::new(1)),
         meter: keepwarm_telemetry::meters::unlisted(),
+        tls: None,
     });
     tokio::task::spawn_local(keepwarm_net::run_ticker());
     let serve = h1::serve(
-        Io::new(server.into()),
+        Io::new(server.into()).into(),
         ConnectionInfo::new(None, LocalAddress::Unix(None), Scheme::Http),
         context.clone(),
     );

@@ -2,6 +2,7 @@
 
 mod body;
 mod closing;
+mod compression;
 mod informational;
 mod tunnel;
 mod websocket;
@@ -76,10 +77,11 @@ pub(crate) fn connect_over(
         draining: Arc::new(AtomicBool::new(false)),
         open: Arc::new(OpenConnections::new(100)),
         meter: keepwarm_telemetry::meters::listener("test"),
+        tls: None,
     });
     tokio::task::spawn_local(keepwarm_net::run_ticker());
     let peer = ConnectionInfo::new(None, LocalAddress::Unix(None), Scheme::Http);
-    tokio::task::spawn_local(super::serve(Io::new(ours), peer, context));
+    tokio::task::spawn_local(super::serve(Io::new(ours).into(), peer, context));
     theirs
 }
 

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use keepwarm_http1::{HopByHop, Version, percent_decode};
-use keepwarm_net::Scheme;
+use keepwarm_net::{Scheme, ServerHandshake};
 use keepwarm_serve::{FieldNames, Request};
 use keepwarm_wire::encode::EncodeError;
 use keepwarm_wire::fastcgi::encode::ParamsWriter;
@@ -90,10 +90,30 @@ fn encode_request(params: &mut ParamsWriter<'_>, request: &Request, script: &Scr
     if request.scheme() == Scheme::Https {
         params.pair(b"HTTPS", b"on");
     }
+    if let Some(tls) = &request.peer().tls {
+        encode_tls(params, tls);
+    }
     params.pair(b"GATEWAY_INTERFACE", b"CGI/1.1");
     params.pair(b"SERVER_SOFTWARE", concat!("keepwarm/", env!("CARGO_PKG_VERSION")).as_bytes());
     // Without it, a php-cgi that was built with `cgi.force_redirect` refuses every request.
     params.pair(b"REDIRECT_STATUS", b"200");
+}
+
+/// By the names that Apache's mod_ssl gave them.
+fn encode_tls(params: &mut ParamsWriter<'_>, tls: &ServerHandshake) {
+    params.pair(b"SSL_PROTOCOL", tls.version.as_bytes());
+    params.pair(b"SSL_CIPHER", tls.cipher.as_bytes());
+    if let Some(name) = &tls.server_name {
+        params.pair(b"SSL_TLS_SNI", name.as_bytes());
+    }
+    if !tls.asks_clients {
+        return;
+    }
+    let Some(client) = &tls.client else { return params.pair(b"SSL_CLIENT_VERIFY", b"NONE") };
+    params.pair(b"SSL_CLIENT_VERIFY", b"SUCCESS");
+    params.pair(b"SSL_CLIENT_S_DN", client.subject.as_bytes());
+    params.pair(b"SSL_CLIENT_I_DN", client.issuer.as_bytes());
+    params.pair(b"SSL_CLIENT_M_SERIAL", client.serial.as_bytes());
 }
 
 /// The addresses of client and server.

@@ -1,0 +1,499 @@
+//! `[listen.NAME.tls]`
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::checker::Checker;
+use crate::description::{Describe, Description, KeyInfo};
+use crate::json::Json;
+use crate::key::{DefaultValue, Field, Key, Section, Set};
+use crate::model::{ClientAuth, Hsts, ListenCertificate, ListenTls, PemFile, TlsProfile, UnknownNames};
+use crate::raw::{Directive, Span, Table};
+use crate::shape::{ExistingPath, Flag, Pem, TableShape, Time, ValueOrTable, Words};
+use crate::sources::CertificateSummary;
+
+/// The table before its checks.
+pub(crate) struct TlsDraft {
+    first: CertificateDraft,
+    others: Vec<CertificateDraft>,
+    unknown_names: UnknownNames,
+    profile: TlsProfile,
+    client_ca: Option<PemFile>,
+    client_auth: Option<bool>,
+    handshake_timeout: Duration,
+    hsts: Option<Hsts>,
+    /// What the certificates say, as far as they are valid.
+    summaries: std::cell::RefCell<Vec<(CertificateSummary, Span)>>,
+}
+
+impl Default for TlsDraft {
+    fn default() -> Self {
+        Self {
+            first: CertificateDraft::default(),
+            others: Vec::new(),
+            unknown_names: UnknownNames::default(),
+            profile: TlsProfile::default(),
+            client_ca: None,
+            client_auth: None,
+            handshake_timeout: Duration::from_secs(10),
+            hsts: None,
+            summaries: std::cell::RefCell::default(),
+        }
+    }
+}
+
+/// A certificate before its checks.
+#[derive(Default)]
+struct CertificateDraft {
+    cert: Option<PemFile>,
+    key: Option<PemFile>,
+    ocsp: Option<PathBuf>,
+    /// The spans of the values of `cert` and `key`.
+    spans: Option<(Span, Span)>,
+}
+
+/// An advice of many messages.
+const CERTIFICATE_EXAMPLE: &str = "cert = \"/etc/ssl/shop.pem\" and key = \"/etc/ssl/shop.key\"";
+
+impl TlsDraft {
+    /// Checks that involve several keys, or the content of files.
+    pub(super) fn check(&self, table: &Table, directive: &Directive, cx: &mut Checker<'_>) {
+        let name = cx.name();
+        let is_alone = table.entry("cert").is_some() || table.entry("key").is_some();
+        if !is_alone && table.entry("certificates").is_none() {
+            cx.problem(directive.span, format!("`{name}` has no certificate"))
+                .expected(format!("{CERTIFICATE_EXAMPLE}, or `certificates` with several"))
+                .report(cx);
+        }
+        if is_alone {
+            require_both(table, directive, cx);
+        }
+        if let Some(entry) = table.entry("ocsp").filter(|_| !is_alone) {
+            cx.problem(entry.key_span, format!("`{name}` has `ocsp` without `cert`"))
+                .expected("`ocsp` beside the `cert` that it is about")
+                .report(cx);
+        }
+        if let Some(entry) = table.entry("client_auth").filter(|_| table.entry("client_ca").is_none()) {
+            cx.problem(entry.key_span, format!("`{name}` has `client_auth` without `client_ca`"))
+                .key("listen.NAME.tls.client_auth")
+                .expected("`client_ca`: the authorities that sign the certificates of clients")
+                .report(cx);
+        }
+        self.check_certificates(cx);
+    }
+
+    fn certificates(&self) -> impl Iterator<Item = &CertificateDraft> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    fn check_certificates(&self, cx: &mut Checker<'_>) {
+        let mut summaries: Vec<(CertificateSummary, Span)> = Vec::new();
+        for draft in self.certificates() {
+            let (Some(cert), Some(key), Some((cert_span, key_span))) = (&draft.cert, &draft.key, draft.spans)
+            else {
+                continue;
+            };
+            match cx.sources.certificate(cert, key) {
+                Ok(summary) => {
+                    warn_of_content(&summary, cert_span, cx);
+                    check_unique(&summary, cert_span, &summaries, cx);
+                    summaries.push((summary, cert_span));
+                }
+                Err(fault) => {
+                    let (span, key) = match fault.is_of_key {
+                        true => (key_span, "listen.NAME.tls.key"),
+                        false => (cert_span, "listen.NAME.tls.cert"),
+                    };
+                    cx.problem(span, fault.message).key(key).report(cx);
+                }
+            }
+        }
+        *self.summaries.borrow_mut() = summaries;
+    }
+
+    /// Whether one of the certificates covers a host. True if none could be read.
+    pub(crate) fn covers(&self, host: &str) -> bool {
+        let summaries = self.summaries.borrow();
+        summaries.is_empty() || summaries.iter().any(|(summary, _)| summary.covers(host))
+    }
+
+    /// `None`: a problem was reported.
+    pub(crate) fn finish(self) -> Option<ListenTls> {
+        let Self { first, others, client_ca, client_auth, .. } = self;
+        let certificates: Vec<ListenCertificate> =
+            std::iter::once(first).chain(others).filter_map(CertificateDraft::finish).collect();
+        if certificates.is_empty() {
+            return None;
+        }
+        Some(ListenTls {
+            certificates,
+            unknown_names: self.unknown_names,
+            profile: self.profile,
+            client_auth: client_ca.map(|ca| ClientAuth { ca, required: client_auth.unwrap_or(true) }),
+            handshake_timeout: self.handshake_timeout,
+            hsts: self.hsts,
+        })
+    }
+}
+
+impl CertificateDraft {
+    fn finish(self) -> Option<ListenCertificate> {
+        Some(ListenCertificate { cert: self.cert?, key: self.key?, ocsp: self.ocsp })
+    }
+
+    fn note_spans(&mut self, table: &Table) {
+        let span = |key| table.entry(key).map(|entry| entry.value.span);
+        self.spans = span("cert").zip(span("key"));
+    }
+}
+
+fn require_both(table: &Table, directive: &Directive, cx: &mut Checker<'_>) {
+    let name = cx.name();
+    for (one, other) in [("cert", "key"), ("key", "cert")] {
+        let Some(entry) = table.entry(one).filter(|_| table.entry(other).is_none()) else { continue };
+        cx.problem(entry.key_span, format!("`{name}` has `{one}` without `{other}`"))
+            .expected("both the certificate and its private key; they may be in one file")
+            .help(format!("write {CERTIFICATE_EXAMPLE}"))
+            .report(cx);
+    }
+    if table.entry("cert").is_none() && table.entry("key").is_none() {
+        cx.problem(directive.span, format!("`{name}` has neither `cert` nor `key`"))
+            .expected(CERTIFICATE_EXAMPLE)
+            .report(cx);
+    }
+}
+
+/// What is wrong with a certificate that can be served nevertheless.
+fn warn_of_content(summary: &CertificateSummary, span: Span, cx: &mut Checker<'_>) {
+    let name = cx.name();
+    let about = match summary.names.as_slice() {
+        [] => "a certificate".to_owned(),
+        [first, ..] => format!("the certificate of {first}"),
+    };
+    if summary.names.is_empty() {
+        cx.problem(span, format!("`{name}`: the certificate names no host, so clients refuse it"))
+            .help("create it with a subjectAltName: openssl req -x509 ... -addext subjectAltName=DNS:example.com")
+            .warn(cx);
+    }
+    if let Some(date) = &summary.expired {
+        cx.problem(span, format!("`{name}`: {about} expired on {date}; it is served, and clients refuse it"))
+            .help("renew it; a changed file is loaded without a reload")
+            .warn(cx);
+    }
+    if let Some(date) = &summary.not_before {
+        cx.problem(span, format!("`{name}`: {about} is not valid before {date}")).warn(cx);
+    }
+    if summary.lacks_chain {
+        let message = format!(
+            "`{name}`: the file has {about} without the certificate of its issuer, {}: many clients cannot verify it",
+            summary.issuer
+        );
+        cx.problem(span, message)
+            .help("append the chain that the authority provides (fullchain.pem, not cert.pem)")
+            .warn(cx);
+    }
+}
+
+/// Of two certificates for a name with keys of one kind, the second would never be used for it.
+fn check_unique(
+    summary: &CertificateSummary,
+    span: Span,
+    earlier: &[(CertificateSummary, Span)],
+    cx: &mut Checker<'_>,
+) {
+    for (other, other_span) in earlier.iter().filter(|(other, _)| other.key_kind == summary.key_kind) {
+        let Some(shared) = summary.names.iter().find(|name| other.names.contains(name)) else { continue };
+        cx.problem(span, format!("`{}` has two certificates for {shared}", cx.name()))
+            .key("listen.NAME.tls.certificates")
+            .related(cx.source_map.location(*other_span), "the other one")
+            .expected("one certificate for each name, or two with keys of different kinds (ECDSA and RSA)")
+            .help("leave one out")
+            .report(cx);
+        return;
+    }
+}
+
+/// `certificates`: a list of tables.
+struct CertificateList;
+
+/// The maximum number of certificates. Arbitrary: far more than a list written by hand.
+const MOST: usize = 10_000;
+
+impl Field<TlsDraft> for CertificateList {
+    fn set(&self, draft: &mut TlsDraft, directive: &Directive, cx: &mut Checker<'_>) {
+        let items = cx.items(directive);
+        if items.is_empty() || items.len() > MOST {
+            let what = if items.is_empty() { "is an empty list" } else { "is too long" };
+            cx.wrong(directive.span, what).report(cx);
+            return;
+        }
+        for (index, item) in items.iter().enumerate() {
+            cx.enter_item(index + 1);
+            if let Some(table) = cx.table(item) {
+                let mut one = CertificateDraft::default();
+                CERTIFICATE.read(&mut one, &table, cx);
+                one.note_spans(&table);
+                require_both(&table, item, cx);
+                draft.others.push(one);
+            }
+            cx.leave();
+        }
+    }
+
+    fn describe(&self) -> &dyn Describe {
+        self
+    }
+}
+
+impl Describe for CertificateList {
+    fn description(&self) -> Description {
+        Description::new(
+            "a list of tables { cert, key, ocsp }",
+            "list of tables",
+            Json::object([("type", Json::text("array")), ("items", CERTIFICATE.schema())]),
+        )
+    }
+
+    fn children(&self, path: &str) -> Vec<KeyInfo> {
+        CERTIFICATE.infos(path)
+    }
+}
+
+const CERT_LONG: &str = "In PEM: the certificate of the server first, then the chain up to the authority, without the authority itself. Which names it is for is read from it (subjectAltName). The file is loaded again when it changes; a file that cannot be used is reported, and the previous certificate stays in use.";
+const OCSP_LONG: &str = "In DER, as `openssl ocsp -respout` or `certbot` hooks write it; loaded again when it changes. Clients then need not ask the authority whether the certificate was revoked.";
+
+static CERTIFICATE: Section<CertificateDraft> = Section {
+    keys: &[
+        Key {
+            name: "cert",
+            brief: "File of a certificate with its chain",
+            long: CERT_LONG,
+            default: DefaultValue::Required,
+            right: "cert = \"/etc/ssl/shop.pem\"",
+            wrong: "cert = \"/no/such/file.pem\"",
+            value: &Set(Pem::Certificates, |draft: &mut CertificateDraft, cert| draft.cert = Some(cert)),
+            ..Key::LIVE
+        },
+        Key {
+            name: "key",
+            brief: "File of its private key",
+            long: "In PEM, not encrypted. It can be the same file as `cert`.",
+            default: DefaultValue::Required,
+            right: "key = \"/etc/ssl/shop.key\"",
+            wrong: "key = \"/no/such/file.key\"",
+            value: &Set(Pem::Key, |draft: &mut CertificateDraft, key| draft.key = Some(key)),
+            ..Key::LIVE
+        },
+        Key {
+            name: "ocsp",
+            brief: "File of an OCSP response to staple",
+            long: OCSP_LONG,
+            default: DefaultValue::Words("none"),
+            right: "ocsp = \"/etc/ssl/shop.ocsp\"",
+            wrong: "ocsp = true",
+            value: &Set(ExistingPath::File, |draft: &mut CertificateDraft, ocsp| draft.ocsp = Some(ocsp)),
+            ..Key::LIVE
+        },
+    ],
+};
+
+/// A file that belongs to the certificate of the table itself.
+struct OfFirst<S>(S, fn(&mut CertificateDraft, &Directive, S::Out))
+where
+    S: crate::key::Shape;
+
+impl<S: crate::key::Shape> Field<TlsDraft> for OfFirst<S> {
+    fn set(&self, draft: &mut TlsDraft, directive: &Directive, cx: &mut Checker<'_>) {
+        if let Some(value) = self.0.read(directive, cx) {
+            (self.1)(&mut draft.first, directive, value);
+        }
+    }
+
+    fn describe(&self) -> &dyn Describe {
+        &self.0
+    }
+}
+
+const HSTS_AGE: Time = Time(Duration::ZERO..=Duration::from_secs(2 * 365 * 24 * 3600));
+
+/// A time, or a table.
+const HSTS: ValueOrTable<Time, Hsts> = ValueOrTable {
+    plain: HSTS_AGE,
+    from_plain: |max_age, _, _| Some(Hsts { max_age, ..Hsts::default() }),
+    table: TableShape { section: &HSTS_TABLE, check: check_hsts },
+};
+
+/// What the operators of the list require, so that a mistake is found here and not by them.
+fn check_hsts(hsts: &Hsts, table: &Table, _: &Directive, cx: &mut Checker<'_>) -> bool {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    let Some(entry) = table.entry("preload").filter(|_| hsts.preload) else { return true };
+    if hsts.include_subdomains && hsts.max_age >= YEAR {
+        return true;
+    }
+    cx.problem(entry.key_span, format!("`{}` has `preload` without what the list requires", cx.name()))
+        .key("listen.NAME.tls.hsts.preload")
+        .expected("include_subdomains = true, and a max_age of at least 8760h (a year)")
+        .report(cx);
+    false
+}
+
+static HSTS_TABLE: Section<Hsts> = Section {
+    keys: &[
+        Key {
+            name: "max_age",
+            brief: "How long browsers remember to use HTTPS only",
+            long: "`\"0s\"` makes them forget it.",
+            default: DefaultValue::Literal("\"8760h\""),
+            right: "max_age = \"720h\"",
+            wrong: "max_age = 3600",
+            value: &Set(HSTS_AGE, |hsts: &mut Hsts, age| hsts.max_age = age),
+            ..Key::LIVE
+        },
+        Key {
+            name: "include_subdomains",
+            brief: "Whether it applies to every host below the host, too",
+            long: "Also to hosts that other servers serve.",
+            default: DefaultValue::Literal("false"),
+            right: "include_subdomains = true",
+            wrong: "include_subdomains = \"yes\"",
+            value: &Set(Flag, |hsts: &mut Hsts, yes| hsts.include_subdomains = yes),
+            ..Key::LIVE
+        },
+        Key {
+            name: "preload",
+            brief: "Whether the host may be added to the list in browsers",
+            long: "It takes months to get off this list (hstspreload.org). It requires `include_subdomains` and a year.",
+            default: DefaultValue::Literal("false"),
+            right: "preload = false",
+            wrong: "preload = \"yes\"",
+            value: &Set(Flag, |hsts: &mut Hsts, yes| hsts.preload = yes),
+            ..Key::LIVE
+        },
+    ],
+};
+
+/// `[listen.NAME.tls]`
+pub(super) static LISTEN_TLS: Section<TlsDraft> = Section {
+    keys: &[
+        Key {
+            name: "cert",
+            brief: "File of the certificate with its chain",
+            long: CERT_LONG,
+            default: DefaultValue::Words("required, unless there are `certificates`"),
+            right: "cert = \"/etc/ssl/shop.pem\"",
+            wrong: "cert = \"/no/such/file.pem\"",
+            value: &OfFirst(Pem::Certificates, |first, directive, cert| {
+                first.cert = Some(cert);
+                let (_, key) = first.spans.unwrap_or((directive.span, directive.span));
+                first.spans = Some((directive.span, key));
+            }),
+            ..Key::LIVE
+        },
+        Key {
+            name: "key",
+            brief: "File of its private key",
+            long: "In PEM, not encrypted. It can be the same file as `cert`. It must be readable for the user that Keepwarm runs as, and should be for nobody else.",
+            default: DefaultValue::Words("required with `cert`"),
+            right: "key = \"/etc/ssl/shop.key\"",
+            wrong: "key = \"/no/such/file.key\"",
+            value: &OfFirst(Pem::Key, |first, directive, key| {
+                first.key = Some(key);
+                let (cert, _) = first.spans.unwrap_or((directive.span, directive.span));
+                first.spans = Some((cert, directive.span));
+            }),
+            ..Key::LIVE
+        },
+        Key {
+            name: "ocsp",
+            brief: "File of an OCSP response to staple",
+            long: OCSP_LONG,
+            default: DefaultValue::Words("none"),
+            right: "ocsp = \"/etc/ssl/shop.ocsp\"",
+            wrong: "ocsp = true",
+            value: &OfFirst(ExistingPath::File, |first, _, ocsp| first.ocsp = Some(ocsp)),
+            ..Key::LIVE
+        },
+        Key {
+            name: "certificates",
+            brief: "Several certificates, each a table of `cert`, `key` and `ocsp`",
+            long: "A client names the host it wants (SNI). It gets the certificate that is for exactly this name, else one with a wildcard for it, else what `unknown_names` says. For one name there can be two: one with an ECDSA key and one with an RSA key, for clients that know only the latter. `cert` and `key` beside this list are the first certificate. A request for a host that the certificate of its connection is not for gets 421, so that the client repeats it on another connection.",
+            default: DefaultValue::Words("the one in `cert` and `key`"),
+            right: "certificates = [{ cert = \"/etc/ssl/shop.pem\", key = \"/etc/ssl/shop.key\" }]",
+            wrong: "certificates = \"/etc/ssl/\"",
+            value: &CertificateList,
+            ..Key::LIVE
+        },
+        Key {
+            name: "unknown_names",
+            brief: "What a client gets that requests a host without a certificate",
+            long: "`\"default\"` is the first certificate, which the client will most likely reject with a message about the name. `\"refuse\"` ends the handshake with the alert `unrecognized_name`, also for clients that name no host: those that connect to an address, and some load balancer health checks.",
+            default: DefaultValue::Literal("\"default\""),
+            right: "unknown_names = \"refuse\"",
+            wrong: "unknown_names = \"ignore\"",
+            value: &Set(
+                Words(&[("default", UnknownNames::Default), ("refuse", UnknownNames::Refuse)]),
+                |draft: &mut TlsDraft, unknown| draft.unknown_names = unknown,
+            ),
+            ..Key::LIVE
+        },
+        Key {
+            name: "profile",
+            brief: "Versions of TLS: 1.2 and 1.3, or only 1.3",
+            long: "`\"intermediate\"` is TLS 1.2 and 1.3, with forward secrecy and authenticated encryption only; every browser since 2014 can use it. `\"modern\"` is TLS 1.3 only. The names are those of Mozilla's recommendations.",
+            default: DefaultValue::Literal("\"intermediate\""),
+            right: "profile = \"modern\"",
+            wrong: "profile = \"old\"",
+            value: &Set(
+                Words(&[("intermediate", TlsProfile::Intermediate), ("modern", TlsProfile::Modern)]),
+                |draft: &mut TlsDraft, profile| draft.profile = profile,
+            ),
+            ..Key::LIVE
+        },
+        Key {
+            name: "client_ca",
+            brief: "File of the authorities that sign the certificates of clients",
+            long: "In PEM; one, or several in a row. Clients are then asked for a certificate, and what it says is passed to the app (see the guide on TLS). Certificates of revoked clients are not checked: use short lifetimes, or an authority of its own for each group.",
+            default: DefaultValue::Words("none: clients are not asked for certificates"),
+            right: "client_ca = \"/etc/ssl/internal-ca.pem\"",
+            wrong: "client_ca = \"/no/such/ca.pem\"",
+            value: &Set(Pem::Certificates, |draft: &mut TlsDraft, ca| draft.client_ca = Some(ca)),
+            ..Key::LIVE
+        },
+        Key {
+            name: "client_auth",
+            brief: "Whether a client without a certificate is refused",
+            long: "`\"required\"` refuses it in the handshake. With `\"optional\"` the app decides. A certificate of an authority that is not in `client_ca` is refused in either case.",
+            default: DefaultValue::Words("`\"required\"` with `client_ca`"),
+            right: "client_auth = \"optional\"",
+            wrong: "client_auth = true",
+            value: &Set(
+                Words(&[("required", true), ("optional", false)]),
+                |draft: &mut TlsDraft, required| draft.client_auth = Some(required),
+            ),
+            ..Key::LIVE
+        },
+        Key {
+            name: "hsts",
+            brief: "Tell browsers to use HTTPS only (`Strict-Transport-Security`)",
+            long: "A time, or a table with `max_age`, `include_subdomains` and `preload`. Every response of a route carries the header, unless its `headers` set another value. A browser that has seen it does not connect without TLS, and does not let its user ignore a certificate error, until the time is over: begin with an hour. Precedents: nginx and Apache have a recipe, Caddy too.",
+            default: DefaultValue::Words("off"),
+            right: "hsts = \"8760h\"",
+            wrong: "hsts = true",
+            value: &Set(HSTS, |draft: &mut TlsDraft, hsts| draft.hsts = Some(hsts)),
+            ..Key::LIVE
+        },
+        Key {
+            name: "handshake_timeout",
+            brief: "Time limit of a TLS handshake, from the accepted connection",
+            long: "Bounds how long a client can hold a connection before its first request. Beside it, the handshakes in progress are bounded to 512 for each thread, about 40 MiB in the worst case: when one more begins, the oldest is given up. Precedents: nginx 60 s, Apache 20 s, Go none.",
+            default: DefaultValue::Literal("\"10s\""),
+            right: "handshake_timeout = \"5s\"",
+            wrong: "handshake_timeout = 10",
+            value: &Set(
+                Time(Duration::from_millis(100)..=Duration::from_secs(600)),
+                |draft: &mut TlsDraft, timeout| draft.handshake_timeout = timeout,
+            ),
+            ..Key::LIVE
+        },
+    ],
+};

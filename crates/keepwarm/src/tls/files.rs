@@ -1,0 +1,109 @@
+//! Certificate files that change while they are served.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use keepwarm_net::{CertificateFiles, Pem, ServerTlsSettings, ServerTlsState, TicketKeys};
+
+use super::{ListenerCertificates, date};
+
+/// Interval between looks at the files. A certificate that is renewed is renewed days before it ends.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// When a file was changed, and how long it is.
+pub(super) type FileState = Option<(SystemTime, u64)>;
+
+/// All files of the settings.
+pub(super) fn of(settings: &ServerTlsSettings) -> Vec<PathBuf> {
+    let of_certificate = |files: &CertificateFiles| {
+        [Some(&files.cert), Some(&files.key), files.ocsp.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(file)
+            .collect::<Vec<_>>()
+    };
+    let certificates = settings.certificates.iter().flat_map(of_certificate);
+    certificates.chain(settings.client_auth.iter().map(|auth| file(&auth.ca))).collect()
+}
+
+fn file(pem: &Pem) -> PathBuf {
+    pem.file.clone()
+}
+
+/// The files as they are.
+pub(super) fn states(files: &[PathBuf]) -> Vec<FileState> {
+    let state = |file: &Path| {
+        let metadata = std::fs::metadata(file).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    files.iter().map(|file| state(file)).collect()
+}
+
+/// Loads the files again when they have changed; open connections keep what they have. Does not return.
+pub(super) async fn watch(listener: &ListenerCertificates, files: &[PathBuf], mut seen: Vec<FileState>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = states(files);
+        if now == seen {
+            continue;
+        }
+        seen = now;
+        let (used, keys) = (listener.tls.state(), Arc::clone(&listener.keys));
+        let loaded = tokio::task::spawn_blocking(move || load(&used, &keys));
+        match loaded.await.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(None) => listener.set_error(None),
+            Ok(Some(state)) => {
+                listener.replace(&state);
+                tracing::info!(
+                    name: "listener_certificates_changed",
+                    listener = listener.name, "new connections use the changed certificates"
+                );
+            }
+            Err(error) => {
+                tracing::warn!(
+                    name: "listener_certificates_rejected",
+                    listener = listener.name,
+                    "changed certificates not used; the previous ones stay in use: {error}"
+                );
+                listener.set_error(Some(error));
+            }
+        }
+    }
+}
+
+/// The state with the files as they are now; `None`: nothing that matters has changed.
+fn load(used: &ServerTlsState, keys: &Arc<TicketKeys>) -> Result<Option<Arc<ServerTlsState>>, String> {
+    let settings = read_again(used.settings())?;
+    if settings == *used.settings() {
+        return Ok(None);
+    }
+    let state = ServerTlsState::new(&settings, keys, Some(used)).map_err(|error| error.to_string())?;
+    let now = SystemTime::now();
+    for (new, old) in state.certificates().iter().zip(used.certificates()) {
+        if new.facts.has_expired(now) && !old.facts.has_expired(now) {
+            let (file, date) = (new.facts.file.display(), date(new.facts.not_after));
+            return Err(format!("the certificate in {file} expired on {date}, and the previous one has not"));
+        }
+    }
+    Ok(Some(state))
+}
+
+fn read_again(settings: &ServerTlsSettings) -> Result<ServerTlsSettings, String> {
+    let read = |pem: &Pem| {
+        Pem::read(&pem.file).map_err(|error| format!("cannot read {}: {error}", pem.file.display()))
+    };
+    let certificate = |files: &CertificateFiles| {
+        Ok(CertificateFiles {
+            cert: read(&files.cert)?,
+            key: read(&files.key)?,
+            ocsp: files.ocsp.as_ref().map(read).transpose()?,
+        })
+    };
+    let mut settings = settings.clone();
+    settings.certificates = settings.certificates.iter().map(certificate).collect::<Result<_, String>>()?;
+    if let Some(auth) = &mut settings.client_auth {
+        auth.ca = read(&auth.ca)?;
+    }
+    Ok(settings)
+}
