@@ -65,6 +65,9 @@ def wrong_examples(page, text, binary):
                 (pathlib.Path(directory) / served).mkdir(parents=True)
             for script in ["public/index.php", "keepwarm.php"]:
                 (pathlib.Path(directory) / script).write_text("<?php\n")
+            (pathlib.Path(directory) / "errors").mkdir()
+            for name in ["404.html", "5xx.html", "api.json"]:
+                (pathlib.Path(directory) / "errors" / name).write_text("{}\n")
             (pathlib.Path(directory) / "config.ru").touch()
             (pathlib.Path(directory) / "site").touch(mode=0o755)
             command = [binary, "run", "--config", file, "--dry-run"]

@@ -21,6 +21,10 @@ bind = "127.0.0.1:0"
 path = "/fixed"
 respond = 204
 [[listen.main.route]]
+path = "/mirrored"
+app = "app"
+mirror = { app = "app" }
+[[listen.main.route]]
 host = "shop.example"
 path = "/api/*"
 app = "app"
@@ -138,6 +142,7 @@ fn the_page_describes_every_metric() {
     assert_eq!(server.ask(format!("POST {die}")).status, 502);
     server.client().patient(LONG).ask(format!("GET {die}"));
     server.client().patient(LONG).ask("GET /bare-lf HTTP/1.1\r\nHost: faulty.example\r\n\r\n");
+    server.client().patient(LONG).ask(get("/mirrored"));
     let door = server.folder().join("nobody.sock");
     assert_eq!(admin::ask_unix(&door, "GET", "/").0, 502);
     assert_eq!(admin::ask_unix(&door, "TRACE", "/").0, 405);
@@ -146,6 +151,7 @@ fn the_page_describes_every_metric() {
         r#"keepwarm_upstream_refusals_total{upstream="nobody",reason="trace_refused"}"#,
         r#"keepwarm_retries_total{app="app",reason="worker_died"}"#,
         r#"keepwarm_refusals_total{app="app",reason="worker_died"}"#,
+        r#"keepwarm_mirrored_requests_total{app="app",outcome="ok"}"#,
         r#"keepwarm_stalls_total{app="app",kind="close_added"}"#,
         r#"keepwarm_responses_normalized_total{app="faulty",fault="bare_lf"}"#,
     ] {

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use crate::checker::Checker;
 use crate::model::{
-    Action, Admin, App, AppKind, Config, HostPattern, Listener, PathPattern, Program, Route, Upstream,
+    Action, Admin, App, AppKind, Config, HostPattern, Listener, Mirror, PathPattern, Program, Route,
+    SplitShare, SplitTarget, Upstream,
 };
-use crate::raw::{SourceMap, Table, Value};
+use crate::raw::{SourceMap, Span, Table, Value};
 use crate::report::Problem;
-use crate::sections::{ListenDraft, Root, RouteDraft, TlsDraft, UpstreamDraft};
+use crate::sections::{ListenDraft, MirrorDraft, Root, RouteDraft, SplitDraft, TlsDraft, UpstreamDraft};
 
 mod addresses;
 mod names;
@@ -96,6 +97,7 @@ fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &
         limits: draft.limits,
         access_log: draft.access_log,
         http2: draft.http2,
+        error_pages: draft.error_pages,
         routes,
         tls: draft.tls.and_then(TlsDraft::finish),
         forward_proxy: draft.forward_proxy,
@@ -167,7 +169,68 @@ fn finish_route(
     let held = draft.route.buffer_request == Some(true);
     let body = body.filter(|_| held || !matches!(action, Action::Upstream(_)));
     let max_body = draft.max_body.unwrap_or(body);
-    Some(Route { action, max_body, rate_limit, ..draft.route })
+    let split =
+        draft.split.into_iter().filter_map(|share| finish_share(share, &draft.name, known, cx)).collect();
+    let mirror = draft.mirror.and_then(|mirror| finish_mirror(mirror, &draft.name, known, cx));
+    Some(Route { action, split, mirror, max_body, rate_limit, ..draft.route })
+}
+
+/// `None` if a problem was reported.
+fn finish_share(
+    draft: SplitDraft,
+    route: &str,
+    known: &SectionNames,
+    cx: &mut Checker<'_>,
+) -> Option<SplitShare> {
+    let target = finish_target(draft.app, draft.upstream, route, Referrer::Split, known, cx)?;
+    Some(SplitShare { target, share: draft.share })
+}
+
+/// `None` if a problem was reported.
+fn finish_mirror(
+    draft: MirrorDraft,
+    route: &str,
+    known: &SectionNames,
+    cx: &mut Checker<'_>,
+) -> Option<Mirror> {
+    let MirrorDraft { app, upstream, share, max_body, all_methods } = draft;
+    let target = finish_target(app, upstream, route, Referrer::Mirror, known, cx)?;
+    Some(Mirror { target, share, max_body, all_methods })
+}
+
+/// The key of a route that names another target.
+#[derive(Clone, Copy)]
+enum Referrer {
+    Split,
+    Mirror,
+}
+
+/// `None` if a problem was reported.
+fn finish_target(
+    app: Option<(String, Span)>,
+    upstream: Option<(String, Span)>,
+    route: &str,
+    referrer: Referrer,
+    known: &SectionNames,
+    cx: &mut Checker<'_>,
+) -> Option<SplitTarget> {
+    let (word, app_key, upstream_key) = match referrer {
+        Referrer::Split => ("split", "listen.NAME.route.split.app", "listen.NAME.route.split.upstream"),
+        Referrer::Mirror => ("mirror", "listen.NAME.route.mirror.app", "listen.NAME.route.mirror.upstream"),
+    };
+    match (app, upstream) {
+        (Some((name, span)), None) => {
+            let key = format!("{route}.{word}.app");
+            names::check(&name, span, &key, app_key, "app", &known.apps, cx);
+            Some(SplitTarget::App(name))
+        }
+        (None, Some((name, span))) => {
+            let key = format!("{route}.{word}.upstream");
+            names::check(&name, span, &key, upstream_key, "upstream", &known.upstreams, cx);
+            Some(SplitTarget::Upstream(name))
+        }
+        _ => None,
+    }
 }
 
 /// Warns of routes after one that matches all their requests.

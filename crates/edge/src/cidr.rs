@@ -1,6 +1,7 @@
 //! Blocks of addresses.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A block of addresses, `10.0.0.0/8` (RFC 4632). A block of v4-mapped v6 addresses is the block of the v4 ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,18 @@ impl Cidr {
     /// Whether any block of a list holds `address`.
     pub(crate) fn any_contains(list: &[Self], address: IpAddr) -> bool {
         list.iter().any(|block| block.contains(address))
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address: IpAddr = match self.is_v4 {
+            true => Ipv4Addr::from_bits(u32::try_from(self.first).unwrap_or_default()).into(),
+            false => Ipv6Addr::from_bits(self.first).into(),
+        };
+        // A mask of v4 has 96 more bits in front.
+        let prefix = self.mask.count_ones().saturating_sub(if self.is_v4 { 96 } else { 0 });
+        write!(f, "{address}/{prefix}")
     }
 }
 

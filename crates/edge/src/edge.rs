@@ -14,6 +14,7 @@ use keepwarm_serve::{
 
 use crate::access::measure;
 use crate::forwarding::{LOCAL, judge, set_fields};
+use crate::maintenance;
 use crate::matcher::RequestView;
 use crate::pattern::{PathPattern, host_of};
 use crate::refusals;
@@ -52,6 +53,7 @@ impl Handler for Edge {
 
 impl Frontend for Edge {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
+        exchange.request_mut().notes.routed.error_pages = self.site.load().error_pages().cloned();
         respond_with_refusal(exchange, refusal);
     }
 
@@ -104,6 +106,9 @@ fn path_of(local: &[u8]) -> &[u8] {
 impl Site {
     /// Responds, or returns the handler that does.
     fn handle(&self, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
+        if let Some(pages) = self.error_pages() {
+            exchange.request_mut().notes.routed.error_pages = Some(Arc::clone(pages));
+        }
         let head = &exchange.request().head;
         if let Some(refusal) = head.refusal {
             respond_with_head_refusal(exchange, refusal, self.allow().as_bytes());
@@ -117,7 +122,7 @@ impl Site {
         if !self.trusted_proxies().is_empty() {
             judge(exchange.request_mut(), self.trusted_proxies());
         }
-        if refuse_misdirected(exchange) {
+        if refuse_misdirected(exchange) || maintenance::refuses_listener(exchange, self.name()) {
             return None;
         }
         let request = exchange.request();
@@ -189,6 +194,9 @@ impl Site {
         };
         let rules = route.changes.as_ref().and_then(|changes| changes.response.as_ref());
         let edits = rules.map(|rules| rules.edits(Values { request, captures: &captures }));
+        if let Some(pages) = &route.error_pages {
+            request.notes.routed.error_pages = Some(Arc::clone(pages));
+        }
         if route.compression.is_some() {
             request.set_compression(route.compression.as_ref());
         }
@@ -201,6 +209,13 @@ impl Site {
             respond_with_refusal(exchange, &refusal);
             return None;
         }
+        if let Target::App { name, .. } = &route.target
+            && !route.is_split
+            && maintenance::refuses_app(exchange, name)
+        {
+            return None;
+        }
+        let request = exchange.request_mut();
         if route.strip_prefix {
             request.notes.routed.mount = route.path.mount();
         }
@@ -217,6 +232,8 @@ impl Site {
         match &route.target {
             Target::App { handler, .. } => {
                 request.notes.routed.passing = route.passing;
+                request.notes.routed.intercept_errors = route.intercept_errors;
+                request.notes.routed.session = route.sticky.as_ref().and_then(|key| key.hash(request));
                 set_fields(request, self.trusted_proxies());
                 exchange.limit_body(route.max_body);
                 if route.abort_on_half_close {

@@ -1,10 +1,14 @@
 //! Files: the target of a `files` route, files that are tried before an app (`try_files`), and files that are sent for an app (`send_files`).
 //!
-//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14), precompressed variants. No directory listings. Names: [`keepwarm_serve::file_name`]; opening and reading:
+//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14), precompressed variants. Directories have an index, and on request a listing. Names: [`keepwarm_serve::file_name`]; opening and reading:
 //! [`keepwarm_serve::Folder`]. Scripts are never sent: `wp-config.php` is code with a password in it, and a route that was meant for a PHP app is easily
 //! written without one.
 
 mod conditions;
+mod fingerprint;
+mod listing;
+mod name_pattern;
+mod options;
 mod precompressed;
 mod ranges;
 mod scripts;
@@ -12,6 +16,7 @@ mod send;
 mod send_files;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod types;
 
 use std::future::Future;
@@ -23,12 +28,14 @@ use self::precompressed::VARIANTS;
 use crate::refusals;
 use http::Method;
 use keepwarm_policy::compression::{AcceptEncoding, Coding};
-use keepwarm_serve::{AccessGuard, Exchange, FileLookup, Folder, Handler, OpenFile, file_name};
+use keepwarm_serve::{
+    AccessGuard, Exchange, FileLookup, Folder, FolderListing, Handler, OpenFile, file_name,
+};
 
+pub use name_pattern::NamePattern;
+pub use options::{FileField, FileOptions, ImmutableNames};
 pub use send_files::SendFiles;
-
-/// The file that a directory's address shows.
-const INDEX: &[u8] = b"index.html";
+pub use types::of_name as media_type;
 
 /// Serves the files of a directory, and nothing else.
 #[derive(Debug, Clone)]
@@ -38,6 +45,7 @@ pub struct Files {
     prefix: usize,
     /// Decides which files there are not served.
     guard: Option<Arc<AccessGuard>>,
+    options: Arc<FileOptions>,
 }
 
 /// Serves the files of a directory; all other requests go to the app.
@@ -49,7 +57,9 @@ pub struct TryFiles {
 /// The result of looking up a path.
 enum PathLookup {
     File(OpenFile, Vec<u8>),
-    /// A directory with an index, requested without a trailing slash.
+    /// A directory without an index.
+    Listing(FolderListing),
+    /// A directory with an index or a listing, requested without a trailing slash.
     NeedsSlash,
     Nothing,
     Denied,
@@ -63,7 +73,7 @@ impl Files {
     /// Serves the files in `folder`. The first `prefix` bytes of a path do not name them; what follows begins with a slash.
     #[must_use]
     pub fn new(folder: PathBuf, prefix: usize) -> Self {
-        Self { folder: Folder::new(folder), prefix, guard: None }
+        Self { folder: Folder::new(folder), prefix, guard: None, options: Arc::default() }
     }
 
     /// The directory is a PHP site: files that its `.htaccess` files deny, copies and Composer's files are not served; those of its `vendor/` only with `serves_vendor`.
@@ -74,11 +84,22 @@ impl Files {
         self
     }
 
+    /// Serves them so.
+    #[must_use]
+    pub fn with_options(self, options: FileOptions) -> Self {
+        Self { options: Arc::new(options), ..self }
+    }
+
     /// Sends the file that the path names. `false`: there is none.
     async fn serve(&self, exchange: &mut Exchange<'_>) -> bool {
         match self.look(exchange).await {
             PathLookup::File(file, name) => {
                 self.choose(file, name, exchange).await.run(exchange).await;
+            }
+            PathLookup::Listing(listing) => {
+                let is_top =
+                    exchange.request().path().len() == self.prefix.max(exchange.request().mount()) + 1;
+                listing::respond(exchange, &listing, is_top);
             }
             PathLookup::NeedsSlash => redirect_to_folder(exchange),
             PathLookup::Denied => refusals::FILE_DENIED.respond(exchange),
@@ -111,14 +132,63 @@ impl Files {
                 None => return PathLookup::Failed,
             }
         }
-        name.extend_from_slice(INDEX);
-        match self.open(&name, exchange).await {
-            Some(FileLookup::File(_)) if !whole => PathLookup::NeedsSlash,
-            Some(FileLookup::File(file)) => self.shown(file, name, exchange).await,
-            Some(FileLookup::Denied) => PathLookup::Denied,
-            Some(FileLookup::Folder | FileLookup::Nothing | FileLookup::Outside) => PathLookup::Nothing,
-            None => PathLookup::Failed,
+        self.look_in_folder(name, whole, exchange).await
+    }
+
+    /// The index of a directory, or its listing. `whole`: its address ends in a slash.
+    async fn look_in_folder(
+        &self,
+        mut name: Vec<u8>,
+        whole: bool,
+        exchange: &mut Exchange<'_>,
+    ) -> PathLookup {
+        let length = name.len();
+        for index in &self.options.index {
+            name.truncate(length);
+            name.extend_from_slice(index.as_bytes());
+            match self.open(&name, exchange).await {
+                Some(FileLookup::File(_)) if !whole => return PathLookup::NeedsSlash,
+                Some(FileLookup::File(file)) => return self.shown(file, name, exchange).await,
+                Some(FileLookup::Denied) => return PathLookup::Denied,
+                Some(FileLookup::Folder | FileLookup::Nothing | FileLookup::Outside) => {}
+                None => return PathLookup::Failed,
+            }
         }
+        name.truncate(length);
+        match self.options.listing {
+            true => match self.list(&name).await {
+                Ok(PathLookup::Listing(_)) if !whole => PathLookup::NeedsSlash,
+                Ok(found) => found,
+                Err(error) => {
+                    fail(exchange, &self.folder, &error);
+                    PathLookup::Failed
+                }
+            },
+            false => PathLookup::Nothing,
+        }
+    }
+
+    /// The entries of a directory that requests for them would get.
+    async fn list(&self, name: &[u8]) -> std::io::Result<PathLookup> {
+        if let Some(guard) = &self.guard
+            && guard.hides(name).await?
+        {
+            return Ok(PathLookup::Hidden);
+        }
+        let Some(mut listing) = self.folder.list(name).await? else { return Ok(PathLookup::Nothing) };
+        listing.entries.retain(|entry| entry.is_folder || !scripts::holds_source(&entry.name));
+        if let Some(guard) = &self.guard {
+            let mut kept = Vec::with_capacity(listing.entries.len());
+            for entry in listing.entries {
+                let slash: &[u8] = if entry.is_folder { b"/" } else { b"" };
+                if !guard.hides(&[name, &entry.name, slash].concat()).await? {
+                    kept.push(entry);
+                }
+            }
+            listing.entries = kept;
+        }
+        listing::sort(&mut listing.entries);
+        Ok(PathLookup::Listing(listing))
     }
 
     async fn shown(&self, file: OpenFile, name: Vec<u8>, exchange: &mut Exchange<'_>) -> PathLookup {
@@ -134,9 +204,16 @@ impl Files {
     }
 
     /// The file, or what lies compressed beside it, if anything does and the client takes it.
-    async fn choose(&self, file: OpenFile, mut name: Vec<u8>, exchange: &Exchange<'_>) -> send::FileResponse {
+    async fn choose(
+        &self,
+        file: OpenFile,
+        mut name: Vec<u8>,
+        exchange: &Exchange<'_>,
+    ) -> send::FileResponse<'_> {
         let content_type = types::of_name(&name);
-        let mut chosen = send::FileResponse { file, content_type, coding: None, varies: false, fields: None };
+        let rules = self.options.fields(&name);
+        let mut chosen =
+            send::FileResponse { file, content_type, coding: None, varies: false, fields: None, rules };
         if !precompressed::is_compressible(content_type) {
             return chosen;
         }

@@ -12,24 +12,32 @@ mod files;
 mod forwarding;
 mod header_rules;
 mod index;
+mod maintenance;
 mod matcher;
+mod mirror;
 mod pattern;
 mod refusals;
 mod responses;
 mod route;
 mod site;
+mod split;
 mod template;
 
 pub use access::{AccessLog, RecordTemplate};
 pub use cidr::Cidr;
 pub use edge::Edge;
-pub use files::{Files, SendFiles, TryFiles};
+pub use files::{
+    FileField, FileOptions, Files, ImmutableNames, NamePattern, SendFiles, TryFiles, media_type,
+};
 pub use forwarding::{ForwardedInfo, resolve_forwarded};
 pub use header_rules::HeaderRules;
+pub use maintenance::{Maintenance, MaintenanceScope};
 pub use matcher::{Conditions, Glob, PatternSet, RegularExpression, ValueCondition, ValuePattern};
+pub use mirror::{Mirror, MirrorSettings};
 pub use pattern::{HostPattern, PathPattern};
 pub use refusals::ERROR_RESPONSES;
 pub use responses::{FixedResponse, Redirect};
 pub use route::{Changes, Route, Target};
 pub use site::Site;
+pub use split::{Split, SplitKey, SplitTarget};
 pub use template::{Template, TemplatePiece, Variable};

@@ -13,6 +13,9 @@ keepwarm_serve::error_responses! {
     /// Routes match the host and the path, with other methods: `Allow` lists those.
     METHOD_NOT_ALLOWED = 405 "method_not_allowed", "This method is not supported at this path.";
 
+    /// The instance, the listener or the app is under maintenance (`keepwarm maintenance on`).
+    MAINTENANCE = 503 "maintenance", "The site is under maintenance. Please try again later.";
+
     /// The route's `allow` or `deny` excludes the client's address.
     ADDRESS_DENIED = 403 "address_denied", "Access from your address is not allowed.";
 

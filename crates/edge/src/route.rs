@@ -4,14 +4,14 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use http::Method;
-use keepwarm_serve::{Compression, FieldEdits, ForwardingPolicy, Handler};
+use keepwarm_serve::{Compression, ErrorPages, FieldEdits, ForwardingPolicy, Handler};
 use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
 use crate::index::RouteIndex;
 use crate::matcher::{Conditions, RequestView};
 use crate::pattern::{HostPattern, PathPattern};
-use crate::{Files, FixedResponse, HeaderRules, Redirect, Template};
+use crate::{Files, FixedResponse, HeaderRules, Redirect, SplitKey, Template};
 
 /// A route: what it takes, its limits, and where it ends.
 #[derive(Debug, Clone)]
@@ -26,6 +26,10 @@ pub struct Route {
     pub conditions: Option<Box<Conditions>>,
     /// Where it ends.
     pub target: Target,
+    /// The target is a [`crate::Split`], which decides on the app.
+    pub is_split: bool,
+    /// What keeps the requests of a session at one worker.
+    pub sticky: Option<SplitKey>,
     /// The app sees the path without the pattern's fixed prefix ([`PathPattern::mount`]).
     pub strip_prefix: bool,
     /// Bytes of a request's body; more: 413. `None`: no limit.
@@ -40,6 +44,10 @@ pub struct Route {
     pub changes: Option<Box<Changes>>,
     /// Something of the route has what a `*` or a group of its path stands for. [`crate::Site::new`] fills it in.
     pub uses_captures: bool,
+    /// Pages in place of error responses, those of the listener included.
+    pub error_pages: Option<Arc<ErrorPages>>,
+    /// They also replace error responses of the app.
+    pub intercept_errors: bool,
     /// Compression of its responses, our own errors on this route included.
     pub compression: Option<Arc<Compression>>,
     /// A client that shuts its writing side is gone.
@@ -102,6 +110,8 @@ impl Route {
             methods: Vec::new(),
             conditions: None,
             target,
+            is_split: false,
+            sticky: None,
             strip_prefix: false,
             max_body: None,
             allow: Vec::new(),
@@ -109,6 +119,8 @@ impl Route {
             edits: None,
             changes: None,
             uses_captures: false,
+            error_pages: None,
+            intercept_errors: false,
             compression: None,
             abort_on_half_close: false,
             passing: ForwardingPolicy::default(),

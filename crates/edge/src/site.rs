@@ -1,5 +1,9 @@
 //! What a listener does.
 
+use std::sync::Arc;
+
+use keepwarm_serve::ErrorPages;
+
 use crate::access::AccessLog;
 use crate::cidr::Cidr;
 use crate::matcher::{BareRequest, RequestView};
@@ -10,9 +14,12 @@ use http::Method;
 /// What a listener does with requests.
 #[derive(Debug)]
 pub struct Site {
+    /// Its listener.
+    name: String,
     routes: Routes,
     trusted_proxies: Vec<Cidr>,
     access_log: Option<AccessLog>,
+    error_pages: Option<Arc<ErrorPages>>,
     /// `Allow` for the listener as a whole.
     allow: String,
 }
@@ -24,7 +31,14 @@ impl Site {
     pub fn new(mut routes: Vec<Route>, trusted_proxies: Vec<Cidr>) -> Self {
         routes.iter_mut().for_each(Route::bake);
         let allow = allow(routes.iter());
-        Self { routes: Routes::new(routes), trusted_proxies, access_log: None, allow }
+        Self {
+            name: String::new(),
+            routes: Routes::new(routes),
+            trusted_proxies,
+            access_log: None,
+            error_pages: None,
+            allow,
+        }
     }
 
     /// Records every request.
@@ -32,6 +46,26 @@ impl Site {
     pub fn with_access_log(mut self, log: AccessLog) -> Self {
         self.access_log = Some(log);
         self
+    }
+
+    /// Names its listener.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Has pages in place of its error responses, where a route has none.
+    #[must_use]
+    pub fn with_error_pages(self, pages: Option<Arc<ErrorPages>>) -> Self {
+        Self { error_pages: pages, ..self }
+    }
+
+    pub(crate) fn error_pages(&self) -> Option<&Arc<ErrorPages>> {
+        self.error_pages.as_ref()
     }
 
     /// The pattern of the route for a request without headers and query, from 127.0.0.1 over `http`: for measurements, and to find out.

@@ -1,9 +1,12 @@
 //! A checked configuration as running parts: what the edge, the workers and the listeners are given.
 
 mod compression;
+mod error_pages;
+mod files;
 mod htaccess;
 mod logs;
 mod matcher;
+mod split;
 mod template;
 mod upstream;
 
@@ -257,9 +260,11 @@ pub(crate) struct RouteTargets<'p> {
 /// A field of a route that cannot be sent; the configuration has checked them before.
 pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>) -> Result<Site, String> {
     let hsts = listen.tls.as_ref().and_then(|tls| tls.hsts).map(|hsts| hsts.value());
-    let make = |route: &keepwarm_config::Route| self::route(route, config, targets, hsts.as_deref());
+    let make = |route: &keepwarm_config::Route| self::route(route, listen, config, targets, hsts.as_deref());
     let routes = listen.routes.iter().map(make).collect::<Result<_, _>>()?;
-    let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect());
+    let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect())
+        .named(&listen.name)
+        .with_error_pages(error_pages::pages([listen.error_pages.as_slice()])?);
     Ok(match logs::access_log(listen)? {
         Some(log) => site.with_access_log(log),
         None => site,
@@ -271,6 +276,7 @@ const HSTS: &str = "strict-transport-security";
 
 fn route(
     route: &keepwarm_config::Route,
+    listen: &Listener,
     config: &Config,
     targets: RouteTargets<'_>,
     hsts: Option<&str>,
@@ -301,6 +307,10 @@ fn route(
         deny: route.deny.iter().filter_map(cidr).collect(),
         edits,
         changes: has_changes.then(|| Box::new(Changes { response, request, rewrite })),
+        error_pages: error_pages::of_route(route, listen)?,
+        intercept_errors: route.intercept_errors,
+        is_split: !route.split.is_empty(),
+        sticky: route.sticky.as_ref().map(split::split_key),
         compression: compression::of(route)?,
         abort_on_half_close: route.abort_on_half_close,
         passing: ForwardingPolicy {
@@ -330,7 +340,15 @@ fn target(
             let php = config.app(name).filter(is_php);
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: with_limit(with_files(Arc::new(AppHandler(app)), route, php), route, targets)?,
+                handler: with_limit(
+                    with_files(
+                        split::split(&app.name, Arc::new(AppHandler(app.clone())), route, targets)?,
+                        route,
+                        php,
+                    )?,
+                    route,
+                    targets,
+                )?,
             }
         }
         Action::Upstream(name) => {
@@ -338,13 +356,23 @@ fn target(
                 targets.upstreams.get(name).ok_or_else(|| format!("there is no upstream {name:?}"))?;
             Target::App {
                 name: Arc::clone(upstream.name()),
-                handler: with_limit(Arc::new(UpstreamRoute::new(Arc::clone(upstream))), route, targets)?,
+                handler: with_limit(
+                    split::split(
+                        upstream.name(),
+                        Arc::new(UpstreamRoute::new(Arc::clone(upstream))),
+                        route,
+                        targets,
+                    )?,
+                    route,
+                    targets,
+                )?,
             }
         }
         Action::Files(folder) => {
             // A rewritten path is the whole name.
             let prefix = if route.rewrite.is_some() { 0 } else { route.path.mount().len() };
-            Target::Files(Arc::new(Files::new(absolute(folder), prefix)))
+            let files = Files::new(absolute(folder), prefix);
+            Target::Files(Arc::new(files.with_options(files::options(&route.file_options)?)))
         }
         Action::Respond(respond) => Target::Respond(
             FixedResponse::new(
@@ -375,7 +403,11 @@ fn with_limit(
 }
 
 /// The app's handler with the files that are served before and after it.
-fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route, php: Option<&App>) -> Arc<dyn Handler> {
+fn with_files(
+    app: Arc<dyn Handler>,
+    route: &keepwarm_config::Route,
+    php: Option<&App>,
+) -> Result<Arc<dyn Handler>, String> {
     let app = match route.send_files.as_slice() {
         [] => app,
         folders => {
@@ -383,17 +415,18 @@ fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route, php: Option
             Arc::new(SendFiles::new(folders.collect(), app))
         }
     };
-    match &route.try_files {
+    Ok(match &route.try_files {
         None => app,
         Some(folder) => {
-            let mut files = Files::new(absolute(folder), 0);
+            let options = files::options(&route.file_options)?;
+            let mut files = Files::new(absolute(folder), 0).with_options(options);
             if let Some(app) = php {
                 htaccess::tell(&app.name, &absolute(folder));
                 files = files.guarded(app.serve_vendor);
             }
             Arc::new(TryFiles::new(files, app))
         }
-    }
+    })
 }
 
 /// Independent of the working directory.
@@ -401,7 +434,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn cidr(block: &keepwarm_config::Cidr) -> Option<Cidr> {
+pub(crate) fn cidr(block: &keepwarm_config::Cidr) -> Option<Cidr> {
     Cidr::new(block.address, block.prefix)
 }
 

@@ -2,11 +2,13 @@
 
 mod check;
 mod hint;
+mod maintenance;
 
 use std::path::PathBuf;
 
 pub(crate) use check::{Check, FailOn};
 use clap::{Args, Parser, Subcommand};
+pub(crate) use maintenance::{Maintenance, MaintenanceOn, MaintenanceSubject};
 
 /// What was asked for.
 #[derive(Debug, Parser)]
@@ -21,6 +23,7 @@ use clap::{Args, Parser, Subcommand};
                   keepwarm run --dry-run --boot                 also check that each app loads\n  \
                   keepwarm reload                               load new configuration and code, losing no request\n  \
                   keepwarm status                               show apps, workers and listeners\n  \
+                  keepwarm maintenance on --allow 203.0.113.7   respond with 503 to all other clients\n  \
                   keepwarm check https://shop.example/          check a server for known stalls, with fixes\n  \
                   keepwarm explain app.workers                  explain a configuration key\n  \
                   keepwarm explain queue_full                   explain the reason of an error response",
@@ -56,6 +59,11 @@ pub(crate) enum Command {
     Status(Status),
     /// Print the stacks of a worker's threads, and log them
     Stack(Stack),
+    /// Begin or end maintenance: new requests get 503 and a page
+    Maintenance {
+        #[command(subcommand)]
+        command: Maintenance,
+    },
     /// Check any HTTP server for known stalls
     #[command(long_about = check::ABOUT)]
     Check(Box<Check>),

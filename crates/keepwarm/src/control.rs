@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::status::view::View;
 use crate::subjects::OwnTarget;
-use crate::{stack, status};
+use crate::{maintenance, stack, status};
 
 /// A request to reload, and where its outcome goes.
 pub(crate) type ReloadRequest = oneshot::Sender<Result<String, String>>;
@@ -101,6 +101,7 @@ async fn serve(
     let response = match word {
         "status" => status::json::json(&view.look().await),
         "subjects" => view.served().subjects.iter().map(OwnTarget::json).collect(),
+        "maintenance" => maintenance::respond(&view, rest),
         "stack" => stack::respond(&view, rest).await,
         "reload" => {
             let (reply, outcome) = oneshot::channel();

@@ -16,6 +16,7 @@ mod faults;
 mod file_limit;
 mod find;
 mod language;
+mod maintenance;
 mod php_fpm;
 mod program_output;
 mod puma;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Reload(selector) => reload::reload(&selector),
         Command::Status(options) => status::command::status(&options),
+        Command::Maintenance { command } => maintenance::maintenance(&command),
         Command::Stack(options) => stack::stack(&options),
         Command::Check(options) => check::check(&options),
         Command::Explain { name } => explain(name.as_deref().unwrap_or_default()),

@@ -4,6 +4,7 @@
 //! request already, and one that is written to usually takes it. So a short connection costs `accept`, `recv`,
 //! `send` and `close`, and is registered with the reactor only when it has to be waited for.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
@@ -11,7 +12,7 @@ use tokio::io::Interest;
 use tokio::task::coop;
 
 use crate::client::IdleState;
-use crate::socket::{self, Socket, WatchedSocket, receive, receive_with_sockets, send};
+use crate::socket::{self, Socket, WatchedSocket, receive, receive_with_sockets, send, send_file};
 
 /// A non-blocking stream socket.
 #[derive(Debug)]
@@ -122,8 +123,32 @@ impl Io {
 
     /// Writes what the socket takes now; waits only when it takes nothing.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, |socket| send(socket, slices))
+    }
+
+    /// The same of a file's bytes from `at` on, at most `max`, which the kernel copies; `Ok(0)` at the end of the file. It tries at once in each call, so that the
+    /// caller can make sure before each that the kernel has these bytes in memory.
+    ///
+    /// # Errors
+    /// The socket's; those of the disk; `EINVAL`, if the file system does not support it.
+    pub fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        at: u64,
+        max: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, |socket| send_file(socket, file, at, max))
+    }
+
+    #[inline]
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        send: impl Fn(&Socket) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         let budget = ready!(coop::poll_proceed(cx));
-        match self.write(slices) {
+        match send(self.fd()) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             result => {
                 budget.made_progress();
@@ -135,7 +160,7 @@ impl Io {
         let fd = self.registered()?;
         loop {
             let mut guard = ready!(fd.poll_write_ready(cx))?;
-            match guard.try_io(|fd| send(fd.get_ref(), slices)) {
+            match guard.try_io(|fd| send(fd.get_ref())) {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(result) => return Poll::Ready(result),
                 Err(_would_block) => {}

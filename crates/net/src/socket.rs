@@ -3,6 +3,7 @@
 //! The simulation (`simulation/`, feature `simulation`) replaces this module with one of the same names. Nothing else in the crate that
 //! moves bytes knows a descriptor. A call interrupted by a signal is repeated here: callers never see `EINTR`.
 
+use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -105,6 +106,15 @@ pub fn send(socket: &Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         [one] => Ok(retry_on_intr(|| rustix::net::send(socket, one, SendFlags::NOSIGNAL))?),
         _ => Ok(retry_on_intr(|| rustix::io::writev(socket, slices))?),
     }
+}
+
+/// Sends at most `max` bytes of a file, from `at` on, as far as the socket takes them now; 0 at the end of the file. The kernel waits for pages that it has to
+/// read from a disk: the caller makes sure that it has them.
+///
+/// # Errors
+/// As of [`send`]; those of the disk; `EINVAL`, if the file system does not support it.
+pub(crate) fn send_file(socket: &Socket, file: &File, at: u64, max: usize) -> io::Result<usize> {
+    Ok(retry_on_intr(|| rustix::fs::sendfile(socket, file, Some(&mut { at }), max))?)
 }
 
 /// Whether a socket is ready for writing only because both sides have ended, or it was reset.

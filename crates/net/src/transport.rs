@@ -2,6 +2,7 @@
 
 mod stream;
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
@@ -67,6 +68,28 @@ impl Transport {
                 count => Ok(WriteProgress { taken: count, left: count }),
             },
             Kind::Tls(session) => session.write(slices),
+        }
+    }
+
+    /// Whether [`Self::poll_send_file`] is possible: bytes under TLS have to be read first, to be encrypted.
+    pub fn sends_files(&self) -> bool {
+        matches!(self.kind, Kind::Plain(_))
+    }
+
+    /// Sends bytes of a file without reading them (see [`Io::poll_send_file`]).
+    ///
+    /// # Errors
+    /// As of [`Io::poll_send_file`]; [`io::ErrorKind::Unsupported`] under TLS.
+    pub fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        at: u64,
+        max: usize,
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.kind {
+            Kind::Plain(io) => io.poll_send_file(cx, file, at, max),
+            Kind::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 

@@ -5,6 +5,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use http::{Method, StatusCode};
@@ -42,6 +43,11 @@ pub fn wants_page(head: &RequestHead) -> bool {
         && Format::accepted(head.fields.all("accept")) == Format::Html
 }
 
+/// Whether a client prefers JSON to HTML and text.
+pub fn prefers_json(head: &RequestHead) -> bool {
+    matches!(Format::accepted(head.fields.all("accept")), Format::Json | Format::ProblemJson)
+}
+
 fn respond(
     exchange: &mut Exchange<'_>,
     (status, reason, detail): (u16, &'static str, &str),
@@ -55,19 +61,26 @@ fn respond(
     }
     exchange.request_mut().notes.reason = Some(reason);
     let request = exchange.request();
+    let pages = request.notes.routed.error_pages.clone().filter(|_| printed.is_none());
+    let page = pages.as_ref().and_then(|pages| pages.page(status, &request.head));
     let format = match printed {
         Some(_) => Format::Html,
         None => Format::accepted(request.head.fields.all("accept")),
     };
-    let body = render(format, (status, reason, detail), printed, RequestId::new(request.number));
-    let ours: [(&[u8], &[u8]); 2] =
-        [(b"Content-Type", format.content_type()), (b"Cache-Control", b"no-store")];
+    let (content_type, body): (&[u8], Cow<'_, [u8]>) = match page {
+        Some(page) => (page.content_type.as_bytes(), Cow::Borrowed(&page.body)),
+        None => {
+            let body = render(format, (status, reason, detail), printed, RequestId::new(request.number));
+            (format.content_type(), Cow::Owned(body))
+        }
+    };
+    let ours: [(&[u8], &[u8]); 2] = [(b"Content-Type", content_type), (b"Cache-Control", b"no-store")];
     let theirs = fields.iter().map(|(name, value)| (name.as_bytes(), *value));
     let length = Some(body.len() as u64);
-    if exchange.head(status, length, false, ours.into_iter().chain(theirs)).is_err() {
+    if exchange.plain_head(status, length, false, ours.into_iter().chain(theirs)).is_err() {
         // A header of the caller or of the route's edits is invalid: the error itself matters more.
         exchange.request_mut().notes.routed.response_edits = None;
-        if exchange.head(status, length, false, ours.into_iter()).is_err() {
+        if exchange.plain_head(status, length, false, ours.into_iter()).is_err() {
             exchange.abort(reason);
             return;
         }
@@ -105,7 +118,8 @@ fn note(exchange: &Exchange<'_>, status: u16, reason: &'static str, detail: &str
     let id = RequestId::new(request.number);
     let app = request.notes.target.as_deref();
     let client = request.client_address().map(tracing::field::display);
-    if status >= 500 {
+    // During maintenance every request has it, as intended.
+    if status >= 500 && reason != "maintenance" {
         tracing::warn!(name: "error_response", app, status, reason, client, %id, "{detail}");
     } else {
         tracing::info!(name: "error_response", app, status, reason, client, %id, "{detail}");

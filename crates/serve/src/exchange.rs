@@ -26,6 +26,17 @@ pub struct Exchange<'c> {
     compressed: Option<Box<CompressedBody>>,
 }
 
+/// The result of sending a part of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileProgress {
+    /// This many bytes were sent.
+    Sent(usize),
+    /// The file ends before them.
+    End,
+    /// They have to be read, and given to [`Exchange::data`].
+    Unsupported,
+}
+
 /// The stream that carries it.
 #[derive(Debug)]
 enum ProtocolStream<'c> {
@@ -117,7 +128,12 @@ impl Exchange<'_> {
         into: &mut Vec<u8>,
         max: usize,
     ) -> Poll<Result<BodyProgress, BodyError>> {
-        on!(mut self, stream => stream.poll_body(cx, into, max))
+        let before = into.len();
+        let progress = on!(mut self, stream => stream.poll_body(cx, into, max));
+        if let Some(copy) = &mut self.request_mut().notes.routed.body_copy {
+            copy.push(into.get(before..).unwrap_or_default());
+        }
+        progress
     }
 
     /// Pauses reading the body: the time until the next [`Self::poll_body`] does not count against the client.
@@ -196,6 +212,23 @@ impl Exchange<'_> {
         close: bool,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
+        if status >= 400
+            && self.request().notes.routed.intercept_errors
+            && let Some(begun) = self.head_with_page(status, close, fields.clone())
+        {
+            return begun;
+        }
+        self.plain_head(status, length, close, fields)
+    }
+
+    /// As [`Self::head`], without a page in place of an error.
+    pub(crate) fn plain_head<'a>(
+        &mut self,
+        status: u16,
+        length: Option<u64>,
+        close: bool,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    ) -> Result<AppFields, BadField> {
         // The route's edits; restored for a head that follows this one (see [`Self::take_back`]).
         let Some(edits) = self.request_mut().notes.routed.response_edits.take() else {
             return self.begin_response(status, length, close, fields);
@@ -221,6 +254,9 @@ impl Exchange<'_> {
 
     /// Bytes of the body. Bytes beyond the announced length, or of a response without a body, are dropped.
     pub fn data(&mut self, bytes: &[u8]) {
+        if self.request().notes.routed.body_is_replaced {
+            return;
+        }
         if self.compressed.is_some() {
             return self.compressed_data(bytes);
         }
@@ -252,6 +288,7 @@ impl Exchange<'_> {
     pub fn take_back(&mut self) -> bool {
         let taken = on!(mut self, stream => stream.take_back());
         if taken {
+            self.request_mut().notes.routed.body_is_replaced = false;
             self.compressed = None;
         }
         taken
@@ -292,6 +329,35 @@ impl Exchange<'_> {
             return self.poll_flush_compressed(cx);
         }
         on!(mut self, stream => stream.poll_flush(cx))
+    }
+
+    /// Whether bytes of a file can follow in the response without being read ([`Self::poll_send_file`]): in HTTP/1 in plaintext.
+    pub fn sends_files(&self) -> bool {
+        match &self.carrier {
+            ProtocolStream::Http1(stream) => {
+                self.compressed.is_none()
+                    && !stream.request.notes.routed.body_is_replaced
+                    && stream.sends_files()
+            }
+            ProtocolStream::Http2(_) => false,
+        }
+    }
+
+    /// Writes queued bytes, and then bytes of a file from `at` on, as many as the client takes now, at most `max`. They are part of the body.
+    ///
+    /// The kernel would wait for bytes that it has to read from a disk: [`crate::OpenFile::is_cached`] tells, before each call.
+    pub fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &crate::OpenFile,
+        at: u64,
+        max: usize,
+    ) -> Poll<Result<FileProgress, ClientLoss>> {
+        keepwarm_net::turn();
+        match &mut self.carrier {
+            ProtocolStream::Http1(stream) => stream.poll_send_file(cx, file.file(), at, max),
+            ProtocolStream::Http2(_) => Poll::Ready(Ok(FileProgress::Unsupported)),
+        }
     }
 
     /// Accepts a WebSocket opening (checked by the caller) with `101`, over HTTP/2 with 200, and these fields.

@@ -9,6 +9,7 @@
 
 mod guard;
 mod htaccess;
+mod list;
 mod name;
 mod package;
 mod rewrite;
@@ -20,11 +21,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use keepwarm_net::disk;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Advice, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 pub use guard::AccessGuard;
 pub use htaccess::Rules;
+pub use list::{FolderEntry, FolderListing};
 pub use name::file_name;
 pub use rewrite::RewrittenQuery;
 
@@ -33,6 +35,9 @@ const TRIES: u32 = 4;
 
 /// A pipe without a writer would hold up the open; a file does not mind the flag.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// Bytes between two samples of [`OpenFile::is_cached`].
+const SAMPLED: usize = 64 * 1024;
 
 /// A directory whose files requests can name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +142,53 @@ impl OpenFile {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The file, for [`crate::Exchange::poll_send_file`].
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether the kernel has `length` bytes from `at` on in memory, as far as samples of it show.
+    ///
+    /// A sample every 64 KiB: pages are read and evicted in larger runs. `None`: the file system cannot tell.
+    #[must_use]
+    pub fn is_cached(&self, at: u64, length: usize) -> Option<bool> {
+        let mut byte = [0_u8];
+        let last = length.saturating_sub(1);
+        for offset in (0..length).step_by(SAMPLED).chain([last]) {
+            let mut into = [IoSliceMut::new(&mut byte)];
+            match rustix::io::preadv2(&*self.file, &mut into, at + offset as u64, ReadWriteFlags::NOWAIT) {
+                // Shorter than it was: there is nothing to wait for.
+                Ok(_) => {}
+                Err(Errno::AGAIN) => return Some(false),
+                Err(_) => return None,
+            }
+        }
+        Some(true)
+    }
+
+    /// Has the kernel read `length` bytes from `at` on, and begin with as many after them.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub async fn warm(&self, at: u64, length: usize) -> io::Result<()> {
+        let file = Arc::clone(&self.file);
+        disk::spawn(move || {
+            let next = std::num::NonZeroU64::new(length as u64);
+            // Only advice.
+            let _ = rustix::fs::fadvise(&*file, at + length as u64, next, Advice::WillNeed);
+            let (mut block, end) = (vec![0; SAMPLED], at + length as u64);
+            let mut at = at;
+            while at < end {
+                match rustix::io::retry_on_intr(|| rustix::io::pread(&*file, &mut *block, at))? {
+                    0 => break,
+                    got => at += got as u64,
+                }
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Replaces `into` by the bytes from `at` on, `max` at most; empty at the end of the file.

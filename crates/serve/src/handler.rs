@@ -16,7 +16,10 @@ use keepwarm_telemetry::meters::RouteMeter;
 use keepwarm_telemetry::stalls::StallSet;
 use tokio::time::Instant;
 
-use crate::{CallRecord, Compression, Exchange, FieldEdits, Refusal, ResponseOutcome, SendfileRequest};
+use crate::{
+    BodyCopy, CallRecord, Compression, ErrorPages, Exchange, FieldEdits, Refusal, ResponseOutcome,
+    SendfileRequest,
+};
 
 /// Responds to requests. Shared by every connection of every thread; a call runs on the connection's own thread.
 pub trait Handler: Send + Sync {
@@ -110,6 +113,16 @@ pub struct RouteContext {
     pub passing: ForwardingPolicy,
     /// The app may name a file as its response ([`Exchange::hand_file`]).
     pub may_hand_files: bool,
+    /// Pages in place of error responses.
+    pub error_pages: Option<Arc<ErrorPages>>,
+    /// They also replace error responses of the app.
+    pub intercept_errors: bool,
+    /// The response has a page as its body: the app's is dropped.
+    pub(crate) body_is_replaced: bool,
+    /// The session that it belongs to, if its requests should go to one worker: a hash.
+    pub session: Option<u64>,
+    /// A copy of the body is made here as it is read.
+    pub body_copy: Option<Box<BodyCopy>>,
     /// The file it named.
     pub handed: Option<Box<SendfileRequest>>,
 }

@@ -4,7 +4,9 @@
 //! A request and the means to respond to it are an [`Exchange`], in every version of HTTP. Nothing here knows what an
 //! app, a route or a worker is.
 
+mod body_copy;
 mod compression;
+mod error_pages;
 mod error_response;
 mod exchange;
 mod field_edits;
@@ -15,6 +17,7 @@ mod handler;
 mod listener;
 mod max_forwards;
 mod outcome;
+mod own_request;
 mod pass;
 mod pump;
 mod record;
@@ -24,14 +27,18 @@ mod sendfile;
 mod server_exchange;
 mod websocket;
 
+pub use body_copy::BodyCopy;
 pub use compression::{COMPRESSION_MEMORY, Compression, CompressionMemory};
+pub use error_pages::{ErrorPage, ErrorPages};
 pub use error_response::{
-    ErrorMessage, ErrorResponse, respond_with_body_error, respond_with_error, respond_with_printed,
-    respond_with_refusal, wants_page,
+    ErrorMessage, ErrorResponse, prefers_json, respond_with_body_error, respond_with_error,
+    respond_with_printed, respond_with_refusal, wants_page,
 };
-pub use exchange::Exchange;
+pub use exchange::{Exchange, FileProgress};
 pub use field_edits::FieldEdits;
-pub use folder::{AccessGuard, FileLookup, Folder, OpenFile, RewrittenQuery, Rules, file_name};
+pub use folder::{
+    AccessGuard, FileLookup, Folder, FolderEntry, FolderListing, OpenFile, RewrittenQuery, Rules, file_name,
+};
 pub use handler::{
     ConnectionInfo, EarlyHints, FieldNames, Forwarded, ForwardingPolicy, Frontend, Handler, LocalAddress,
     Outcome, Request, RequestContext, RequestTimes, RouteContext,
@@ -42,6 +49,7 @@ pub use listener::{
 };
 pub use max_forwards::{ALLOW, MAX_FORWARDS, forwards_left, max_forwards, respond_as_final_recipient};
 pub use outcome::{BodyError, BodyProgress, ClientLoss, Refusal, ResponseOutcome};
+pub use own_request::{OwnResponse, send_own_request};
 pub use pass::{
     ServerExchange, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
     pass_informational, read_first, request_target, response_fields,

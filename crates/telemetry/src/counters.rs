@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Error responses of Keepwarm itself, by reason.
 pub static REFUSALS: Family = Family::new();
+/// Copies of requests for a route's `mirror`, by target and outcome.
+pub static MIRRORED: Family = Family::new();
 /// Stalls removed, by kind; counted by [`crate::stalls::record`].
 pub static STALLS: Family = Family::new();
 /// Requests retried on another worker, by reason.

@@ -1,7 +1,7 @@
 //! References from one section to another.
 
 use crate::checker::Checker;
-use crate::model::{Action, Config, Route};
+use crate::model::{Action, Config, Route, SplitTarget};
 use crate::nearest::{or_list, suggestion};
 use crate::raw::Span;
 use crate::report::Problem;
@@ -65,7 +65,7 @@ pub(super) fn warn_of_unused(config: &Config, known: &SectionNames, cx: &mut Che
     let routes = || config.listeners.iter().flat_map(|listen| &listen.routes);
     let leads_to = |fits: &dyn Fn(&Route) -> bool| routes().any(fits);
     for (name, span) in &known.apps {
-        if !leads_to(&|route| matches!(&route.action, Action::App(app) if app == name)) {
+        if !leads_to(&|route| is_target(route, &SplitTarget::App(name.clone()))) {
             let message = format!("no route leads to `app.{name}`: it is started, but gets no requests");
             let help = format!("add a [[listen.NAME.route]] with app = \"{name}\", or remove the app");
             warn("listen.NAME.route.app", *span, message, help, cx);
@@ -75,7 +75,7 @@ pub(super) fn warn_of_unused(config: &Config, known: &SectionNames, cx: &mut Che
     let has_proxy = config.listeners.iter().any(|listen| listen.forward_proxy.is_some());
     for (name, span) in known.upstreams.iter().filter(|_| !has_proxy) {
         let has_door = config.upstream(name).is_some_and(|upstream| !upstream.bind.is_empty());
-        if !has_door && !leads_to(&|route| matches!(&route.action, Action::Upstream(to) if to == name)) {
+        if !has_door && !leads_to(&|route| is_target(route, &SplitTarget::Upstream(name.clone()))) {
             let message = format!("nothing leads to `upstream.{name}`: it has no door and no route");
             let help = "give it a door, for example bind = \"127.0.0.1:6102\", or remove it".to_owned();
             warn("upstream.NAME.bind", *span, message, help, cx);
@@ -89,6 +89,18 @@ pub(super) fn warn_of_unused(config: &Config, known: &SectionNames, cx: &mut Che
             warn("rate_limit", *span, message, help, cx);
         }
     }
+}
+
+/// Whether a route leads to it, if only with some requests.
+fn is_target(route: &Route, target: &SplitTarget) -> bool {
+    let main = match (&route.action, target) {
+        (Action::App(own), SplitTarget::App(name)) | (Action::Upstream(own), SplitTarget::Upstream(name)) => {
+            own == name
+        }
+        _ => false,
+    };
+    main || route.split.iter().any(|share| share.target == *target)
+        || route.mirror.as_ref().is_some_and(|mirror| mirror.target == *target)
 }
 
 fn warn(key: &'static str, span: Span, message: String, help: String, cx: &mut Checker<'_>) {

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Bind, Conditions, ForwardProxy, Limits, ListenTls, Route, StatusRange, Template};
+use super::{Bind, Conditions, ErrorPage, ForwardProxy, Limits, ListenTls, Route, StatusRange, Template};
 
 /// `[listen.NAME]`: addresses, and the routes of the requests that arrive there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Listener {
     pub access_log: Option<AccessLog>,
     /// Serve clients that begin with HTTP/2.
     pub http2: bool,
+    /// Pages in place of error responses, single statuses first.
+    pub error_pages: Vec<ErrorPage>,
     /// Routes in order: the first that matches serves the request, and if none matches, the response is 404. At least
     /// one, unless this is a forward proxy.
     pub routes: Vec<Route>,

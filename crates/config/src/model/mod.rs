@@ -7,14 +7,18 @@ mod admin;
 mod app;
 mod compression;
 mod conditions;
+mod error_page;
+mod files;
 mod forward_proxy;
 mod limits;
 mod listen;
 mod listen_tls;
+mod mirror;
 mod net;
 mod rate_limit;
 mod route;
 mod server;
+mod split;
 mod template;
 mod upstream;
 
@@ -22,14 +26,18 @@ pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
 pub use compression::{Compression, CompressionLevel, ContentCoding};
 pub use conditions::{Conditions, PatternSet, Scheme, ValueCondition, ValuePattern};
+pub use error_page::ErrorPage;
+pub use files::{FileOptions, ImmutableNames};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
 pub use listen::{AccessLog, Listener, LogFormat, RecordTemplate};
 pub use listen_tls::{ClientAuth, Hsts, ListenCertificate, ListenTls, TlsProfile, UnknownNames};
+pub use mirror::Mirror;
 pub use net::{Bind, Cidr};
 pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};
 pub use route::{Action, EarlyHints, FixedResponse, HeaderRules, HostPattern, PathPattern, Redirect, Route};
 pub use server::{Log, LogLevel, Server};
+pub use split::{SplitKey, SplitShare, SplitTarget};
 pub use template::{Template, TemplatePiece, Variable};
 pub use upstream::{
     Balance, Breaker, ClientCertificate, Dns, EndpointAddress, Expect, HashKey, HealthCheck, HealthProbe,

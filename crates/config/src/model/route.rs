@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Cidr, Compression, Conditions, Template};
+use super::{Cidr, Compression, Conditions, ErrorPage, FileOptions, Mirror, SplitKey, SplitShare, Template};
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,14 @@ pub struct Route {
     pub conditions: Conditions,
     /// The action for a request that matches.
     pub action: Action,
+    /// Other targets for shares of the requests.
+    pub split: Vec<SplitShare>,
+    /// What keeps a client at its target. `None`: nothing, each request is assigned at random.
+    pub split_by: Option<SplitKey>,
+    /// What keeps the requests of a session at one worker. `None`: nothing.
+    pub sticky: Option<SplitKey>,
+    /// A second target that gets copies of the requests.
+    pub mirror: Option<Mirror>,
     /// Remove the route's prefix from the path that the app sees; it becomes `SCRIPT_NAME` or `root_path`.
     pub strip_prefix: bool,
     /// Size of a request body; a larger one gets 413. `None`: no limit. The default is `limits.body` of the listener,
@@ -45,9 +53,15 @@ pub struct Route {
     pub abort_on_half_close: bool,
     /// A directory whose files are served before the app is called.
     pub try_files: Option<PathBuf>,
+    /// How the files of the directory are served.
+    pub file_options: FileOptions,
     /// Directories whose files the app may send, each with its prefix of `X-Accel-Redirect`, which begins and ends
     /// with a slash.
     pub send_files: Vec<(String, PathBuf)>,
+    /// Pages in place of error responses, single statuses first; those of the listener apply to other statuses.
+    pub error_pages: Vec<ErrorPage>,
+    /// They also replace error responses of the app or upstream.
+    pub intercept_errors: bool,
     /// Name of the rate limit, which is in [`crate::Config::rate_limits`].
     pub rate_limit: Option<String>,
     /// Compress responses. `None`: they are sent as they are.
@@ -206,6 +220,10 @@ impl Route {
             methods: Vec::new(),
             conditions: Conditions::default(),
             action,
+            split: Vec::new(),
+            split_by: None,
+            sticky: None,
+            mirror: None,
             strip_prefix: false,
             max_body,
             buffer_request: None,
@@ -220,7 +238,10 @@ impl Route {
             deny: Vec::new(),
             abort_on_half_close: false,
             try_files: None,
+            file_options: FileOptions::default(),
             send_files: Vec::new(),
+            error_pages: Vec::new(),
+            intercept_errors: false,
             rate_limit: None,
             compression: None,
         }

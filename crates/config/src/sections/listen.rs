@@ -6,9 +6,9 @@ use super::route::{RouteDraft, RouteList};
 use crate::checker::Checker;
 use crate::description::Describe;
 use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
-use crate::model::{AccessLog, Bind, Compression, ForwardProxy, Limits, LogFormat};
+use crate::model::{AccessLog, Bind, Compression, ErrorPage, ForwardProxy, Limits, LogFormat};
 use crate::raw::{Directive, Span, Table, Value};
-use crate::shape::{AccessLogShape, BindAddresses, Flag};
+use crate::shape::{AccessLogShape, BindAddresses, ErrorPagesShape, Flag};
 
 /// `[listen.NAME]` before the checks of the whole file, with the spans that these checks report.
 pub(crate) struct ListenDraft {
@@ -19,6 +19,7 @@ pub(crate) struct ListenDraft {
     pub(crate) limits: Limits,
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) http2: bool,
+    pub(crate) error_pages: Vec<ErrorPage>,
     pub(crate) forward_proxy: Option<ForwardProxy>,
     pub(crate) compression: Option<Compression>,
     pub(crate) tls: Option<TlsDraft>,
@@ -36,6 +37,7 @@ impl ListenDraft {
             limits,
             access_log: Some(AccessLog::new(LogFormat::Text)),
             http2: true,
+            error_pages: Vec::new(),
             forward_proxy: None,
             compression: None,
             tls: None,
@@ -117,6 +119,18 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             right: "access_log = \"json\"",
             wrong: "access_log = true",
             value: &Set(AccessLogShape::REQUESTS, |listen: &mut ListenDraft, log| listen.access_log = log),
+            ..Key::LIVE
+        },
+        Key {
+            name: "error_pages",
+            brief: "Files to send in place of Keepwarm's error responses: `{ 404 = FILE, 5xx = FILE }`",
+            long: "For a single status, or for all that begin with 4 or 5; the single status comes first. They also apply to requests that match no route or are malformed. A route's `error_pages` come before these.",
+            default: DefaultValue::Words(
+                "none: short responses as HTML, JSON or text, as the client prefers",
+            ),
+            right: "error_pages = { 404 = \"errors/404.html\", 5xx = \"errors/5xx.html\" }",
+            wrong: "error_pages = \"errors/404.html\"",
+            value: &Set(ErrorPagesShape, |listen: &mut ListenDraft, pages| listen.error_pages = pages),
             ..Key::LIVE
         },
         Key {

@@ -1,3 +1,9 @@
+mod errors;
+mod files;
+mod mirror;
+mod split;
+mod sticky;
+
 use std::path::PathBuf;
 
 use super::compression::COMPRESSION;
@@ -15,6 +21,9 @@ use crate::shape::{
     WordOr, Words, header_rules, pattern_set, template,
 };
 
+pub(crate) use mirror::MirrorDraft;
+pub(crate) use split::SplitDraft;
+
 /// `[[listen.NAME.route]]` before the checks of the whole file.
 pub(crate) struct RouteDraft {
     /// The span of the whole route.
@@ -30,6 +39,8 @@ pub(crate) struct RouteDraft {
     pub(crate) redirect: Option<Redirect>,
     pub(crate) max_body: Option<Option<u64>>,
     pub(crate) rate_limit: Option<(String, Span)>,
+    pub(crate) split: Vec<SplitDraft>,
+    pub(crate) mirror: Option<MirrorDraft>,
     /// It replaces that of the listener.
     pub(crate) compression: Option<Compression>,
 }
@@ -47,6 +58,8 @@ impl RouteDraft {
             redirect: None,
             max_body: None,
             rate_limit: None,
+            split: Vec::new(),
+            mirror: None,
             compression: None,
         }
     }
@@ -151,6 +164,11 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
             .help("to serve the files of a directory and nothing else, use `files`")
             .report(cx);
     }
+    files::check(table, cx);
+    errors::check(draft, table, cx);
+    split::check(table, cx);
+    sticky::check(table, cx);
+    mirror::check_route(table, cx);
     let responded_here = ["files", "respond", "redirect"].iter().any(|end| table.entry(end).is_some());
     if let Some(entry) = table.entry("rate_limit").filter(|_| responded_here) {
         let message = format!("`{name}` has `rate_limit`, but leads to no app or upstream");
@@ -334,7 +352,7 @@ static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "files",
             brief: "Directory of files to serve",
-            long: "The route's prefix is not part of the file names: with `path = \"/assets/*\"`, `/assets/x.css` is `x.css`. With several patterns or another kind of pattern, the whole path is the name. Supports GET and HEAD, conditional requests and ranges; for a directory, `index.html` is sent. Never served: names that begin with a dot (except `/.well-known/`), scripts (`.php`, `.phar` …), and targets of links outside of the directory.",
+            long: "The route's prefix is not part of the file names: with `path = \"/assets/*\"`, `/assets/x.css` is `x.css`. With several patterns or another kind of pattern, the whole path is the name. Supports GET and HEAD, conditional requests and ranges; for a directory, its `index` is sent. Never served: names that begin with a dot (except `/.well-known/`), scripts (`.php`, `.phar` …), and targets of links outside of the directory.",
             default: DefaultValue::Words("none"),
             right: "files = \"public/assets\"",
             wrong: "files = \"public/*.css\"",
@@ -363,6 +381,14 @@ static ROUTE: Section<RouteDraft> = Section {
             value: &Set(DirectoryTable, |draft: &mut RouteDraft, folders| draft.route.send_files = folders),
             ..Key::LIVE
         },
+        split::SPLIT,
+        split::SPLIT_BY,
+        mirror::MIRROR,
+        sticky::STICKY,
+        files::INDEX,
+        files::LISTING,
+        files::IMMUTABLE,
+        files::FILE_HEADERS,
         Key {
             name: "respond",
             brief: "Fixed response: a status, or a table",
@@ -492,6 +518,8 @@ static ROUTE: Section<RouteDraft> = Section {
             value: &header_rules(|draft: &mut RouteDraft| &mut draft.route.headers),
             ..Key::LIVE
         },
+        errors::ERROR_PAGES,
+        errors::INTERCEPT_ERRORS,
         Key {
             name: "allow",
             brief: "Clients that may use the route; all others get 403",

@@ -2,6 +2,8 @@
 
 mod app;
 mod directories;
+mod error_pages;
+mod files;
 mod frequency;
 mod headers;
 mod http;
@@ -36,6 +38,8 @@ mod workers;
 
 pub(crate) use app::{EntryPoint, EnvFile, EnvTable, RequestPath};
 pub(crate) use directories::DirectoryTable;
+pub(crate) use error_pages::ErrorPagesShape;
+pub(crate) use files::{FileHeaders, INDEX_NAMES, ImmutableShape};
 pub(crate) use frequency::FREQUENCY;
 pub(crate) use headers::{ResponseHeaders, header_rules};
 pub(crate) use http::{HOSTS, METHODS, PATHS, field_name_fault, field_value_is_valid};
@@ -56,7 +60,7 @@ pub(crate) use protocol::PROTOCOL;
 pub(crate) use proxy::{PORTS, TARGETS};
 pub(crate) use quantity::{Rate, Size, Time};
 pub(crate) use redirect::RedirectShape;
-pub(crate) use request_key::{HASH_KEY, RATE_KEY};
+pub(crate) use request_key::{HASH_KEY, RATE_KEY, SPLIT_KEY};
 pub(crate) use respond::ResponseShape;
 pub(crate) use section_name::SectionName;
 pub(crate) use statuses::STATUSES;

@@ -2,7 +2,7 @@
 
 use super::parsed_string::ParsedString;
 use super::value_error::ValueError;
-use crate::model::{HashKey, RateKey};
+use crate::model::{HashKey, RateKey, SplitKey};
 use crate::nearest::suggestion;
 
 /// `hash` of `balance`.
@@ -30,6 +30,20 @@ pub(crate) const RATE_KEY: ParsedString<RateKey> = ParsedString {
         (_, Some(RequestKey::Header(name))) => Ok(RateKey::Header(name)),
         (_, Some(RequestKey::Cookie(name))) => Ok(RateKey::Cookie(name)),
         (_, None) => Err(unknown(text, &["client", "all", "header:", "cookie:"])),
+    },
+};
+
+/// `split_by` of a route.
+pub(crate) const SPLIT_KEY: ParsedString<SplitKey> = ParsedString {
+    expected: "\"client\", \"header:NAME\" or \"cookie:NAME\"",
+    type_name: "\"client\", \"header:NAME\" or \"cookie:NAME\"",
+    pattern: Some("^(client|(header|cookie):.+)$"),
+    bare: None,
+    read: |text| match (text, request_key(text)?) {
+        ("client", _) => Ok(SplitKey::Client),
+        (_, Some(RequestKey::Header(name))) => Ok(SplitKey::Header(name)),
+        (_, Some(RequestKey::Cookie(name))) => Ok(SplitKey::Cookie(name)),
+        (_, None) => Err(unknown(text, &["client", "header:", "cookie:"])),
     },
 };
 

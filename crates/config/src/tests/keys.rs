@@ -70,13 +70,26 @@ fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
         text.push_str("path = \"/x/*\"\n");
     }
     let ends = |end: &str| key == end || section.ends_with(end);
-    if !(in_route && ["app", "upstream", "files", "respond", "redirect"].iter().any(|end| ends(end))) {
+    let in_split = section.ends_with("split") || section.ends_with("mirror");
+    if in_split
+        || !(in_route && ["app", "upstream", "files", "respond", "redirect"].iter().any(|end| ends(end)))
+    {
         text.push_str("app = \"shop\"\n");
+    }
+    if in_route && ["index", "listing", "immutable", "file_headers"].contains(&key) {
+        text.push_str("try_files = \"public\"\n");
+    }
+    if in_route && key == "split_by" {
+        text.push_str("split = [{ app = \"shop\", share = \"5%\" }]\n");
     }
     if section == "listen.public.route" {
         let _ = writeln!(text, "{line}");
     } else if in_route {
         let _ = write!(text, "\n[{section}]\n{line}\n");
+        if in_split {
+            let names_one = key == "app" || key == "upstream";
+            text.push_str(if names_one { "share = \"5%\"\n" } else { "app = \"shop\"\n" });
+        }
         if section.ends_with("redirect") && key != "to" {
             text.push_str("to = \"/y\"\n");
         }

@@ -42,6 +42,8 @@ impl MemorySources {
         }
         for (path, content) in [
             ("/srv/shop/.venv/bin/python", ""),
+            ("errors/404.html", "<h1>Not found</h1>\n"),
+            ("errors/5xx.html", "<h1>Sorry</h1>\n"),
             ("/srv/shop/.env", "A=1\n"),
             ("/run/secrets/db", "postgres://shop\n"),
             ("/etc/ssl/internal-ca.pem", "-----BEGIN CERTIFICATE-----\n"),

@@ -1,6 +1,5 @@
 //! A file as a response.
 
-use std::future::poll_fn;
 use std::ops::Range;
 use std::time::SystemTime;
 
@@ -11,13 +10,11 @@ use keepwarm_serve::{Exchange, OpenFile, SendfileField};
 
 use super::conditions::{ConditionResult, Validators};
 use super::ranges::{RangeRequest, parse_range};
+use super::transfer;
 use crate::refusals;
 
-/// Read and sent at a time: bounds the memory of a response.
-const BLOCK: usize = 128 * 1024;
-
 /// A response that sends a file.
-pub(super) struct FileResponse {
+pub(super) struct FileResponse<'r> {
     pub(super) file: OpenFile,
     /// Its type, where the fields give none.
     pub(super) content_type: &'static str,
@@ -27,6 +24,8 @@ pub(super) struct FileResponse {
     pub(super) varies: bool,
     /// What an app has said about it; the status is 200, or these are sent with another as they are.
     pub(super) fields: Option<(u16, Vec<SendfileField>)>,
+    /// What the configuration says about it.
+    pub(super) rules: Vec<(&'r [u8], &'r [u8])>,
 }
 
 /// A part of the file, and the bytes that precede it.
@@ -35,7 +34,7 @@ struct RangePart {
     range: Range<u64>,
 }
 
-impl FileResponse {
+impl FileResponse<'_> {
     /// Sends the response.
     pub(super) async fn run(self, exchange: &mut Exchange<'_>) {
         let validators = Validators::of(&self.file.about, SystemTime::now());
@@ -134,41 +133,12 @@ impl FileResponse {
         if !exchange.is_head() {
             for part in &parts {
                 exchange.data(&part.before);
-                if !self.send_range(exchange, part.range.clone()).await {
+                if !transfer::send_range(&self.file, exchange, part.range.clone()).await {
                     return;
                 }
             }
         }
         exchange.end();
-    }
-
-    /// `false`: the client has gone, or the file is not what it was; the response is over.
-    async fn send_range(&self, exchange: &mut Exchange<'_>, range: Range<u64>) -> bool {
-        let mut at = range.start;
-        let mut block = Vec::new();
-        while at < range.end {
-            let max = usize::try_from(range.end - at).unwrap_or(BLOCK).min(BLOCK);
-            if let Err(error) = self.file.read(&mut block, at, max).await {
-                tracing::error!(name: "file_read_failed", %error, "cannot read a file");
-                exchange.abort("file_failed");
-                return false;
-            }
-            if block.is_empty() {
-                // It was cut while it was sent: the length is out, and no other bytes will do.
-                exchange.abort("file_cut");
-                return false;
-            }
-            at += block.len() as u64;
-            exchange.data(&block);
-            // What is last leaves with the end of the response.
-            if at < range.end
-                && let Err(gone) = poll_fn(|cx| exchange.poll_flush(cx)).await
-            {
-                exchange.abort(gone.name());
-                return false;
-            }
-        }
-        true
     }
 
     /// 304 has the fields of the 200 that a cache needs (RFC 9110 §15.4.5), and no length.
@@ -180,13 +150,14 @@ impl FileResponse {
         }
     }
 
-    /// The app's, with their names as it wrote them; without its `Content-Type`, which is the file's.
+    /// The app's, with their names as it wrote them, and those of the configuration; without their `Content-Type`, which is the file's.
     fn app_fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         self.lines().filter(|(name, _)| !is_content_type(name))
     }
 
     fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        self.fields.iter().flat_map(|(_, lines)| lines).map(|(name, value)| (&**name, &**value))
+        let app = self.fields.iter().flat_map(|(_, lines)| lines).map(|(name, value)| (&**name, &**value));
+        app.chain(self.rules.iter().copied())
     }
 
     /// What is said of the file whatever is sent of it.

@@ -41,7 +41,10 @@ impl SendFiles {
             Ok(FileLookup::File(file)) => {
                 let content_type = types::of_name(&name);
                 let fields = Some((handed.status, handed.fields));
-                FileResponse { file, content_type, coding: None, varies: false, fields }.run(exchange).await;
+                let rules = Vec::new();
+                FileResponse { file, content_type, coding: None, varies: false, fields, rules }
+                    .run(exchange)
+                    .await;
             }
             Ok(FileLookup::Folder | FileLookup::Nothing) => {
                 refuse(exchange, &handed.name, "there is no such file")

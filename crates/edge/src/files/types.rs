@@ -3,8 +3,9 @@
 //! A table of our own: what browsers load, by the names of the IANA registry. A library's list is twenty times as long, and it knows neither that a text has
 //! a charset nor that `.ts` is rarely a film.
 
-/// The type of a file of that name; unknown ones are `application/octet-stream`, which browsers save instead of guessing.
-pub(super) fn of_name(name: &[u8]) -> &'static str {
+/// The media type of a file of that name; unknown ones are `application/octet-stream`, which browsers save instead of guessing.
+#[must_use]
+pub fn of_name(name: &[u8]) -> &'static str {
     const UNKNOWN: &str = "application/octet-stream";
     let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
     let Some(dot) = file.iter().rposition(|&byte| byte == b'.') else { return UNKNOWN };

@@ -264,6 +264,12 @@ fn words() -> Vec<Family> {
             rows(&counters::REFUSALS, "reason"),
         ),
         counter(
+            "keepwarm_mirrored_requests",
+            "Copies of requests for the mirror of a route, by outcome",
+            None,
+            rows(&counters::MIRRORED, "outcome"),
+        ),
+        counter(
             "keepwarm_responses_normalized",
             "Responses of servers with a syntax fault in the head that Keepwarm fixed",
             None,

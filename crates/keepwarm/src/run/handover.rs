@@ -53,14 +53,16 @@ pub(super) struct HandoverRest {
     pub(super) sizes: BTreeMap<String, usize>,
     /// The keys of session tickets: clients resume their sessions with the new process.
     pub(super) tickets: Vec<TicketSecret>,
+    /// What is under maintenance.
+    pub(super) maintenance: Value,
 }
 
 impl HandoverMessage {
     fn to_bytes(&self) -> Vec<u8> {
         let value = match self {
             Self::Listener { bind, lent } => json!({ "say": "listener", "bind": bind, "lent": lent }),
-            Self::End(HandoverRest { sizes, tickets }) => {
-                json!({ "say": "end", "sizes": sizes, "tickets": tickets.iter().map(ticket).collect::<Vec<_>>() })
+            Self::End(HandoverRest { sizes, tickets, maintenance }) => {
+                json!({ "say": "end", "sizes": sizes, "tickets": tickets.iter().map(ticket).collect::<Vec<_>>(), "maintenance": maintenance })
             }
             Self::Ready { taken } => json!({ "say": "ready", "taken": taken }),
             Self::Failed(why) => {
@@ -86,6 +88,7 @@ impl HandoverMessage {
             "end" => Self::End(HandoverRest {
                 sizes: value.get("sizes").map(sizes).unwrap_or_default(),
                 tickets: value.get("tickets").map(tickets).unwrap_or_default(),
+                maintenance: value.get("maintenance").cloned().unwrap_or_default(),
             }),
             "ready" => {
                 let taken = value.get("taken").and_then(Value::as_array).ok_or_else(nonsense)?;
@@ -181,6 +184,7 @@ mod tests {
             HandoverMessage::End(HandoverRest {
                 sizes: [("shop".to_owned(), 3)].into(),
                 tickets: vec![TicketSecret { name: [1; 16], secret: [2; 32], created: 3 }],
+                maintenance: json!([{ "scope": {} }]),
             }),
             HandoverMessage::Ready { taken: ["127.0.0.1:80".to_owned()].into() },
             HandoverMessage::Failed("because\n\"so\"".to_owned()),

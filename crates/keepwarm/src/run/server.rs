@@ -25,6 +25,7 @@ use super::watchdog::{self, Watchdog};
 use crate::admin::Admin;
 use crate::assemble::DoorVariables;
 use crate::control::{self, ControlSocket, ReloadRequest};
+use crate::maintenance;
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
 use crate::status::view::{ServedConfig, View};
@@ -251,7 +252,11 @@ impl Server {
         self.service_manager.status("upgrading");
         let scaled = self.supervisor.snapshot().await.apps.into_iter().filter(|app| app.scaling.is_some());
         let sizes = scaled.map(|app| (app.app.to_string(), app.target)).collect();
-        let rest = HandoverRest { sizes, tickets: self.listeners.tls.ticket_secrets() };
+        let rest = HandoverRest {
+            sizes,
+            tickets: self.listeners.tls.ticket_secrets(),
+            maintenance: maintenance::saved(),
+        };
         match upgrade::upgrade(&self.listeners, &self.admin, &self.config, rest).await {
             Ok(successor) => Some(self.hand_over(&successor)),
             Err(message) => {

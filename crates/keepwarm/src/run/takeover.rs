@@ -92,7 +92,10 @@ fn listeners(socket: &OwnedFd) -> io::Result<(InheritedSockets, HandoverRest)> {
                     inherited.add(bind.clone(), ListeningSocket::adopt(socket)?, owner);
                 }
             }
-            Some((HandoverMessage::End(rest), _)) => return Ok((inherited, rest)),
+            Some((HandoverMessage::End(rest), _)) => {
+                crate::maintenance::restore(&rest.maintenance);
+                return Ok((inherited, rest));
+            }
             Some(_) => return Err(io::Error::other("the old process sent an unexpected message")),
             None => return Err(io::Error::other("the old process has exited")),
         }

@@ -11,6 +11,7 @@ use keepwarm_telemetry::timestamp;
 use keepwarm_workers::dispatch::ActiveRequest;
 use serde_json::{Map, Value, json};
 
+use crate::maintenance;
 use crate::status::view::{AppStatus, ListenerStatus, StatusSnapshot, WorkerStatus};
 
 /// The whole of it.
@@ -24,6 +25,7 @@ pub(crate) fn json(status: &StatusSnapshot) -> Value {
         "ready": status.ready,
         "generation": status.apps.iter().filter_map(|app| Some(app.counts.as_ref()?.generation)).max(),
         "open_connections": open,
+        "maintenance": maintenance::saved(),
         "apps": status.apps.iter().map(|about| app(about, status)).collect::<Vec<_>>(),
         "workers": status.workers.iter().map(worker).collect::<Vec<_>>(),
         "upstreams": status.upstreams.iter().map(upstreams::json).collect::<Vec<_>>(),

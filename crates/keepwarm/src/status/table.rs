@@ -10,6 +10,7 @@ use serde_json::Value;
 pub(crate) fn text(status: &Value, colors: bool) -> String {
     let paint = Paint(colors);
     let mut out = heading(status, &paint);
+    out.push_str(&maintenance(status, &paint));
     out.push_str(&apps(status).text(&paint));
     out.push_str(&workers(status).text(&paint));
     out.push_str(&upstreams::table(status).text(&paint));
@@ -30,6 +31,21 @@ fn heading(status: &Value, paint: &Paint) -> String {
         time(at(status, "/uptime_seconds")),
         words(at(status, "/generation")),
     )
+}
+
+fn maintenance(status: &Value, paint: &Paint) -> String {
+    let line = |one: &Value| {
+        let of = match (at(one, "/scope/app").as_str(), at(one, "/scope/listener").as_str()) {
+            (Some(app), _) => format!("app {app}"),
+            (None, Some(listener)) => format!("listener {listener}"),
+            (None, None) => "everything".to_owned(),
+        };
+        let allowed: Vec<String> = list(at(one, "/allow")).iter().map(words).collect();
+        let but =
+            if allowed.is_empty() { String::new() } else { format!(", except for {}", allowed.join(", ")) };
+        format!("{}\n", paint.with(Color::Yellow, &format!("under maintenance: {of}{but}")))
+    };
+    list(at(status, "/maintenance")).iter().map(line).collect()
 }
 
 fn apps(status: &Value) -> Table {

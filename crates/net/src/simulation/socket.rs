@@ -1,8 +1,10 @@
 //! The calls of the data plane on sockets, as `crate::socket` has them, over this thread's [`kernel`](super::kernel).
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, ready};
 
 use rustix::io::Errno;
@@ -335,6 +337,16 @@ pub(crate) fn look(socket: &Socket) -> IdleState {
         Some(_) => IdleState::Quiet,
         None => IdleState::Closed,
     })
+}
+
+/// Sends bytes of a file: read and sent in one, as the kernel does.
+pub(crate) fn send_file(socket: &Socket, file: &File, at: u64, max: usize) -> io::Result<usize> {
+    let mut block = vec![0; max.min(64 * 1024)];
+    let got = file.read_at(&mut block, at)?;
+    match block.get(..got) {
+        Some(block) if got > 0 => send(socket, &[IoSlice::new(block)]),
+        _ => Ok(0),
+    }
 }
 
 /// Writes what the socket takes now.

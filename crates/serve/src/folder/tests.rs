@@ -200,3 +200,47 @@ async fn a_packages_links_are_followed_to_the_places_of_packages() {
         assert_eq!(package::places(&base.join(own), &base), Vec::<PathBuf>::new(), "{own}");
     }
 }
+
+/// Whatever the file system: on one in memory everything is always there.
+#[tokio::test]
+async fn what_was_read_is_in_memory() {
+    let temp = TempDirectory::new();
+    std::fs::write(temp.0.join("root/big"), vec![7; 300_000]).unwrap();
+    let FileLookup::File(file) = temp.folder().open(b"big").await.unwrap() else { panic!("a file") };
+    file.file().sync_all().unwrap();
+    rustix::fs::fadvise(file.file(), 0, None, Advice::DontNeed).unwrap();
+    file.warm(1, 299_999).await.unwrap();
+    assert_ne!(file.is_cached(0, 300_000), Some(false));
+    assert_ne!(file.is_cached(299_999, 1), Some(false));
+    assert_ne!(file.is_cached(300_000, 5), Some(false), "there is nothing to wait for after its end");
+    file.warm(300_000, 5).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_listing_has_what_names_lead_to() {
+    let temp = TempDirectory::new();
+    let root = temp.0.join("root");
+    symlink("../a.txt", root.join("inner/within")).unwrap();
+    symlink("../../secret", root.join("inner/out")).unwrap();
+    symlink("../..", root.join("inner/up")).unwrap();
+    symlink("gone", root.join("inner/dangling")).unwrap();
+    std::fs::write(root.join("inner/.hidden"), "x").unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(root.join("inner/socket")).unwrap();
+    let listed = async |name: &str| {
+        let listing = temp.folder().list(name.as_bytes()).await.unwrap()?;
+        let mut names: Vec<String> = listing
+            .entries
+            .iter()
+            .map(|entry| {
+                format!("{} {} {}", String::from_utf8_lossy(&entry.name), entry.is_folder, entry.length)
+            })
+            .collect();
+        names.sort();
+        Some(names.join(", "))
+    };
+    assert_eq!(listed("inner/").await.as_deref(), Some("b false 5, within false 3"));
+    assert_eq!(listed("").await.as_deref(), Some("a.txt false 3, inner true 0"));
+    for name in ["a.txt", "a.txt/", "gone/", "../", "inner/up/", "inner/out"] {
+        assert_eq!(listed(name).await, None, "{name}");
+    }
+}

@@ -4,6 +4,7 @@
 //! response.
 
 mod connection;
+mod file;
 mod request_body;
 mod response;
 mod storage;

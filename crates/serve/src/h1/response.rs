@@ -345,16 +345,19 @@ impl Stream {
                         self.deadlines.set(WaitKind::Write, None);
                     }
                 }
-                Poll::Pending => {
-                    if self.deadlines.poll_passed(WaitKind::Write, cx) {
-                        return Poll::Ready(Err(self.lost(ClientLoss::TooSlow)));
-                    }
-                    self.set_write_deadline();
-                    return Poll::Pending;
-                }
+                Poll::Pending => return self.poll_write_deadline(cx),
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// The client takes nothing now: it may do so for as long as the limits say.
+    pub(super) fn poll_write_deadline<T>(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, ClientLoss>> {
+        if self.deadlines.poll_passed(WaitKind::Write, cx) {
+            return Poll::Ready(Err(self.lost(ClientLoss::TooSlow)));
+        }
+        self.set_write_deadline();
+        Poll::Pending
     }
 
     fn set_write_deadline(&mut self) {

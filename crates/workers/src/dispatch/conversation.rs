@@ -184,6 +184,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             call: Arc::clone(&self.call),
             kind: RequestKind::Wire(frame),
             thread: thread_index(),
+            session: self.exchange.request().notes.routed.session,
             avoid: None,
             since: self.since,
         };

@@ -56,6 +56,8 @@ pub(super) struct QueuedRequest {
     pub(super) kind: RequestKind,
     /// The thread of its client.
     pub(super) thread: usize,
+    /// A hash of the session that should stay at one worker.
+    pub(super) session: Option<u64>,
     /// The worker that has failed it, and that gets it again only if there is no other.
     pub(super) avoid: Option<Arc<Link>>,
     pub(super) since: Instant,
@@ -112,7 +114,11 @@ impl Queue {
     pub(super) fn take_slot(&mut self, job: &QueuedRequest) -> Option<Arc<Link>> {
         let now = Instant::now().into_std();
         let free = |entry: &&mut WorkerEntry| !entry.retired && entry.taken < entry.slots;
-        let best = |entry: &&mut WorkerEntry| (job.avoids(&entry.link), entry.taken, entry.rank(job.thread));
+        let own = job.session.and_then(|session| self.worker_of(session));
+        let best = |entry: &&mut WorkerEntry| {
+            let is_other = own.is_some_and(|own| own != entry.link.key.number);
+            (job.avoids(&entry.link), is_other, entry.taken, entry.rank(job.thread))
+        };
         self.turn += 1;
         let turn = self.turn;
         let entry = match self.entries.iter_mut().filter(free).min_by_key(best) {
@@ -125,6 +131,13 @@ impl Queue {
         let (link, slots) = (Arc::clone(&entry.link), entry.slots);
         self.count_begun(slots);
         Some(link)
+    }
+
+    /// The number of a session's worker, by rendezvous hashing: a worker that comes or goes moves its own sessions only, and a replacement has the number of the one it
+    /// replaces.
+    fn worker_of(&self, session: u64) -> Option<u32> {
+        let numbers = self.entries.iter().filter(|entry| !entry.retired).map(|entry| entry.link.key.number);
+        numbers.max_by_key(|number| mix(session ^ mix(u64::from(*number))))
     }
 
     /// A worker behind whose present request another may wait. Only where there is one worker: with several, it would have to be taken back when
@@ -293,6 +306,14 @@ impl WorkerEntry {
         }
         self.taken += 1;
     }
+}
+
+/// The finalizer of SplitMix64.
+fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }
 
 impl QueuedRequest {

@@ -98,6 +98,7 @@ impl Bench {
             call,
             kind: RequestKind::Wire(frame),
             thread,
+            session: None,
             avoid: None,
             since: Instant::now(),
         };
@@ -249,6 +250,7 @@ fn an_opening_that_waits_for_the_first_worker_is_a_websocket_where_that_is_asgi(
             call: Arc::clone(&call),
             kind: RequestKind::Wire(frame),
             thread: 0,
+            session: None,
             avoid: None,
             since: Instant::now(),
         };

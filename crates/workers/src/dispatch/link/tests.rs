@@ -69,6 +69,7 @@ impl Bench {
             call: Arc::clone(&call),
             kind: RequestKind::Wire(frame),
             thread: 0,
+            session: None,
             avoid: None,
             since: Instant::now(),
         };
@@ -280,6 +281,7 @@ fn a_panic_in_the_middle_of_a_change_of_the_queue_begins_the_app_anew() {
         call: Arc::clone(&call),
         kind: RequestKind::Wire(request(0, 0)),
         thread: 0,
+        session: None,
         avoid: None,
         since: Instant::now(),
     };

@@ -351,6 +351,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
             call: Arc::clone(&self.call),
             kind: RequestKind::Server,
             thread: thread_index(),
+            session: self.exchange.request().notes.routed.session,
             avoid: self.failed_at.clone(),
             since: self.since,
         };
