@@ -99,6 +99,7 @@ fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &
         routes,
         tls: draft.tls.and_then(TlsDraft::finish),
         forward_proxy: draft.forward_proxy,
+        proxy_protocol: draft.proxy_protocol,
     }
 }
 

@@ -6,7 +6,9 @@
 //! Nothing here knows what an app is: a route ends in another handler ([`Target::App`]) or in a response made when the site was made.
 
 mod access;
-mod cidr;
+mod cidr {
+    pub(crate) use keepwarm_serve::Cidr;
+}
 mod edge;
 mod files;
 mod forwarding;
@@ -17,10 +19,10 @@ mod route;
 mod site;
 
 pub use access::AccessLog;
-pub use cidr::Cidr;
 pub use edge::Edge;
 pub use files::{Files, SendFiles, TryFiles};
 pub use forwarding::{ForwardedInfo, resolve_forwarded};
+pub use keepwarm_serve::Cidr;
 pub use pattern::{HostPattern, PathPattern};
 pub use refusals::ERROR_RESPONSES;
 pub use responses::{FixedResponse, LocationPiece, Redirect};

@@ -17,7 +17,9 @@ use keepwarm_edge::{
     Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
-use keepwarm_serve::{ConnectionLimits, EarlyHints, FieldEdits, ForwardingPolicy, Handler, WebSocketLimits};
+use keepwarm_serve::{
+    ConnectionLimits, EarlyHints, FieldEdits, ForwardingPolicy, Handler, ProxyProtocol, WebSocketLimits,
+};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy, WorkerKind};
 use keepwarm_workers::supervisor::{
     AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling, WorkerInterface,
@@ -241,6 +243,11 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
         // Set for each listener and door (see `run/listeners.rs`).
         http2: false,
     }
+}
+
+/// Which peers name their clients by PROXY headers; `None` without any.
+pub(crate) fn proxy_protocol(trusted: &[keepwarm_config::Cidr]) -> Option<ProxyProtocol> {
+    (!trusted.is_empty()).then(|| ProxyProtocol::from_peers(trusted.iter().filter_map(cidr).collect()))
 }
 
 /// The apps and upstreams that routes lead to.

@@ -4,6 +4,7 @@
 //! A request and the means to respond to it are an [`Exchange`], in every version of HTTP. Nothing here knows what an
 //! app, a route or a worker is.
 
+mod cidr;
 mod compression;
 mod error_response;
 mod exchange;
@@ -24,6 +25,7 @@ mod sendfile;
 mod server_exchange;
 mod websocket;
 
+pub use cidr::Cidr;
 pub use compression::{COMPRESSION_MEMORY, Compression, CompressionMemory};
 pub use error_response::{
     ErrorMessage, ErrorResponse, respond_with_body_error, respond_with_error, respond_with_printed,
@@ -37,8 +39,8 @@ pub use handler::{
     Outcome, Request, RequestContext, RequestTimes, RouteContext,
 };
 pub use listener::{
-    ConnectionLimits, ListenerContext, ListenerTls, OpenConnections, StopListening, StopSignal, serve,
-    stop_listening,
+    ConnectionLimits, ListenerContext, ListenerTls, OpenConnections, ProxyProtocol, StopListening,
+    StopSignal, serve, stop_listening,
 };
 pub use max_forwards::{ALLOW, MAX_FORWARDS, forwards_left, max_forwards, respond_as_final_recipient};
 pub use outcome::{BodyError, BodyProgress, ClientLoss, Refusal, ResponseOutcome};

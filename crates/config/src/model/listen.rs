@@ -22,6 +22,8 @@ pub struct Listener {
     pub tls: Option<ListenTls>,
     /// Accept requests for other hosts (absolute form, `CONNECT`). `None`: they are rejected.
     pub forward_proxy: Option<ForwardProxy>,
+    /// Every connection begins with a PROXY header of a peer in `server.trusted_proxies`, which is not empty.
+    pub proxy_protocol: bool,
 }
 
 /// `access_log`: format and file of the records.

@@ -36,6 +36,9 @@ fn around(path: &str, line: &str) -> String {
     if section.starts_with("server") {
         let _ = write!(text, "[{section}]\n{line}\n\n");
     }
+    if section == "listen.public" && key == "proxy_protocol" {
+        text.push_str("[server]\ntrusted_proxies = [\"10.0.0.5\"]\n\n");
+    }
     if section == "admin" {
         let bind = if key == "bind" { "" } else { "bind = \"127.0.0.1:9090\"\n" };
         let _ = write!(text, "[admin]\n{bind}{line}\n\n");
