@@ -107,15 +107,20 @@ impl Site {
             respond_with_head_refusal(exchange, refusal, self.allow().as_bytes());
             return None;
         }
-        if head.is_server_wide() {
-            self.respond_server_wide(exchange);
-            return None;
-        }
-        if !normalize(exchange) {
+        let is_server_wide = head.is_server_wide();
+        if !is_server_wide && !normalize(exchange) {
             return None;
         }
         if !self.trusted_proxies().is_empty() {
             judge(exchange.request_mut(), self.trusted_proxies());
+        }
+        if !self.admits(exchange.request()) {
+            refusals::ADDRESS_DENIED.respond(exchange);
+            return None;
+        }
+        if is_server_wide {
+            self.respond_server_wide(exchange);
+            return None;
         }
         if refuse_misdirected(exchange) {
             return None;
@@ -123,6 +128,10 @@ impl Site {
         let request = exchange.request();
         let host = host_of(request.head.authority());
         match find(self.routes(), host, request.path(), &request.head.method) {
+            RouteMatch::Route(route) if self.is_ambiguous(route, host, request) => {
+                refusals::PATH_AMBIGUOUS.respond(exchange);
+                None
+            }
             RouteMatch::Route(route) => self.follow(route, exchange),
             RouteMatch::WrongMethod(allow) => {
                 let message = refusals::METHOD_NOT_ALLOWED.about(&[]);
@@ -178,6 +187,7 @@ impl Site {
             Target::Files(files) => {
                 return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
+            Target::Guarded { handler, .. } => return Some(Arc::clone(handler)),
             Target::Respond(respond) => respond.respond(exchange),
             Target::Redirect(redirect) => redirect.respond(exchange),
         }

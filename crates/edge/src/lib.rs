@@ -6,22 +6,29 @@
 //! Nothing here knows what an app is: a route ends in another handler ([`Target::App`]) or in a response made when the site was made.
 
 mod access;
+mod basic_auth;
 mod cidr {
     pub(crate) use keepwarm_serve::Cidr;
 }
+mod concurrency;
 mod edge;
 mod files;
 mod forwarding;
+mod guard;
 mod pattern;
 mod refusals;
 mod responses;
 mod route;
 mod site;
+mod spellings;
 
 pub use access::AccessLog;
+pub use basic_auth::{BasicAuth, hash_password};
+pub use concurrency::ConcurrencyLimit;
 pub use edge::Edge;
 pub use files::{Files, SendFiles, TryFiles};
 pub use forwarding::{ForwardedInfo, resolve_forwarded};
+pub use guard::Checks;
 pub use keepwarm_serve::Cidr;
 pub use pattern::{HostPattern, PathPattern};
 pub use refusals::ERROR_RESPONSES;

@@ -1,8 +1,11 @@
 //! Responses of the edge that are not errors, built with their route.
 
+use std::future::Future;
+use std::pin::Pin;
+
 use crate::refusals;
 use keepwarm_http1::{BadField, scan_app_fields};
-use keepwarm_serve::{Exchange, FieldEdits, Request};
+use keepwarm_serve::{Exchange, FieldEdits, Handler, Request};
 
 /// A fixed response.
 #[derive(Debug, Clone)]
@@ -57,6 +60,21 @@ impl FixedResponse {
             }
             Err(bad) => respond_with_bad_field(exchange, &bad),
         }
+    }
+}
+
+/// Behind checks; otherwise it responds without a future.
+impl Handler for FixedResponse {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        self.respond(exchange);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl Handler for Redirect {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        self.respond(exchange);
+        Box::pin(std::future::ready(()))
     }
 }
 

@@ -9,7 +9,7 @@ use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
 use crate::pattern::{HostPattern, PathPattern};
-use crate::{Files, FixedResponse, Redirect};
+use crate::{Checks, Files, FixedResponse, Redirect};
 
 /// A route: what it takes, its limits, and where it ends.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Route {
     pub allow: Vec<Cidr>,
     /// Clients that get 403. Looked at before `allow`.
     pub deny: Vec<Cidr>,
+    /// Its target asks who the client is.
+    pub requires_user: bool,
     /// Changes to the head of every response, our own errors on this route included.
     pub edits: Option<Arc<FieldEdits>>,
     /// Compression of its responses, our own errors on this route included.
@@ -55,6 +57,13 @@ pub enum Target {
     },
     /// The files of a directory.
     Files(Arc<Files>),
+    /// Files or a response, behind [`crate::Checks`].
+    Guarded {
+        /// What the access log calls it.
+        label: Arc<str>,
+        /// The handler with its checks.
+        handler: Arc<dyn Handler>,
+    },
     /// A fixed response.
     Respond(FixedResponse),
     /// A response that sends the client elsewhere.
@@ -66,8 +75,42 @@ impl std::fmt::Debug for Target {
         match self {
             Self::App { name, .. } => f.debug_tuple("App").field(name).finish(),
             Self::Files(files) => files.fmt(f),
+            Self::Guarded { label, .. } => f.debug_tuple("Guarded").field(label).finish(),
             Self::Respond(respond) => respond.fmt(f),
             Self::Redirect(redirect) => redirect.fmt(f),
+        }
+    }
+}
+
+impl Target {
+    /// The target behind checks.
+    #[must_use]
+    pub fn behind(self, checks: Checks) -> Self {
+        if checks.is_empty() {
+            return self;
+        }
+        let label = self.label().clone();
+        let handler: Arc<dyn Handler> = match self {
+            Self::App { name, handler } => return Self::App { name, handler: checks.around(handler) },
+            Self::Files(files) => files,
+            Self::Guarded { handler, .. } => handler,
+            Self::Respond(respond) => Arc::new(respond),
+            Self::Redirect(redirect) => Arc::new(redirect),
+        };
+        Self::Guarded { label, handler: checks.around(handler) }
+    }
+
+    /// What the access log calls it.
+    fn label(&self) -> &Arc<str> {
+        static FILES: LazyLock<Arc<str>> = LazyLock::new(|| "files".into());
+        static RESPOND: LazyLock<Arc<str>> = LazyLock::new(|| "respond".into());
+        static REDIRECT: LazyLock<Arc<str>> = LazyLock::new(|| "redirect".into());
+        match self {
+            Self::App { name, .. } => name,
+            Self::Guarded { label, .. } => label,
+            Self::Files(_) => &FILES,
+            Self::Respond(_) => &RESPOND,
+            Self::Redirect(_) => &REDIRECT,
         }
     }
 }
@@ -85,6 +128,7 @@ impl Route {
             max_body: None,
             allow: Vec::new(),
             deny: Vec::new(),
+            requires_user: false,
             edits: None,
             compression: None,
             abort_on_half_close: false,
@@ -99,12 +143,12 @@ impl Route {
         self.pattern = self.described().into();
         let app = match &self.target {
             Target::App { name, .. } => name,
-            Target::Files(_) | Target::Respond(_) | Target::Redirect(_) => "",
+            Target::Files(_) | Target::Guarded { .. } | Target::Respond(_) | Target::Redirect(_) => "",
         };
         self.meter = Some(meters::route(app, &self.pattern));
         let Some(edits) = &self.edits else { return };
         match &mut self.target {
-            Target::App { .. } | Target::Files(_) => {}
+            Target::App { .. } | Target::Files(_) | Target::Guarded { .. } => {}
             Target::Respond(respond) => respond.edit(edits),
             Target::Redirect(redirect) => redirect.edit(edits),
         }
@@ -117,15 +161,12 @@ impl Route {
 
     /// What the access log calls it.
     pub(crate) fn label(&self) -> &Arc<str> {
-        static FILES: LazyLock<Arc<str>> = LazyLock::new(|| "files".into());
-        static RESPOND: LazyLock<Arc<str>> = LazyLock::new(|| "respond".into());
-        static REDIRECT: LazyLock<Arc<str>> = LazyLock::new(|| "redirect".into());
-        match &self.target {
-            Target::App { name, .. } => name,
-            Target::Files(_) => &FILES,
-            Target::Respond(_) => &RESPOND,
-            Target::Redirect(_) => &REDIRECT,
-        }
+        self.target.label()
+    }
+
+    /// Whether not everybody may use it.
+    pub(crate) fn is_restricted(&self) -> bool {
+        self.requires_user || !self.allow.is_empty() || !self.deny.is_empty()
     }
 
     /// Whether it takes requests for that host and path, whatever their method.

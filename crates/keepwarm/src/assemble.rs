@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
-    Cidr, Files, FixedResponse, HostPattern, LocationPiece, PathPattern, Redirect, Route, SendFiles, Site,
-    Target, TryFiles,
+    BasicAuth, Checks, Cidr, ConcurrencyLimit, Files, FixedResponse, HostPattern, LocationPiece, PathPattern,
+    Redirect, Route, SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
 use keepwarm_serve::{
@@ -266,6 +266,10 @@ pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>
     let make = |route: &keepwarm_config::Route| self::route(route, config, targets, hsts.as_deref());
     let routes = listen.routes.iter().map(make).collect::<Result<_, _>>()?;
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect());
+    let site = site.with_clients(
+        listen.allow.iter().filter_map(cidr).collect(),
+        listen.deny.iter().filter_map(cidr).collect(),
+    );
     Ok(match logs::access_log(listen)? {
         Some(log) => site.with_access_log(log),
         None => site,
@@ -301,6 +305,7 @@ fn route(
         max_body: route.max_body,
         allow: route.allow.iter().filter_map(cidr).collect(),
         deny: route.deny.iter().filter_map(cidr).collect(),
+        requires_user: route.basic_auth.is_some(),
         edits,
         compression: compression::of(route)?,
         abort_on_half_close: route.abort_on_half_close,
@@ -331,7 +336,11 @@ fn target(
             let php = config.app(name).filter(is_php);
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: with_limit(with_files(Arc::new(AppHandler(app)), route, php), route, targets)?,
+                handler: with_limit(
+                    checks(route).around(with_files(Arc::new(AppHandler(app)), route, php)),
+                    route,
+                    targets,
+                )?,
             }
         }
         Action::Upstream(name) => {
@@ -339,11 +348,16 @@ fn target(
                 targets.upstreams.get(name).ok_or_else(|| format!("there is no upstream {name:?}"))?;
             Target::App {
                 name: Arc::clone(upstream.name()),
-                handler: with_limit(Arc::new(UpstreamRoute::new(Arc::clone(upstream))), route, targets)?,
+                handler: with_limit(
+                    checks(route).around(Arc::new(UpstreamRoute::new(Arc::clone(upstream)))),
+                    route,
+                    targets,
+                )?,
             }
         }
         Action::Files(folder) => {
             Target::Files(Arc::new(Files::new(absolute(folder), route.path.mount().len())))
+                .behind(checks(route))
         }
         Action::Respond(respond) => Target::Respond(
             FixedResponse::new(
@@ -353,12 +367,30 @@ fn target(
                 &respond.body,
             )
             .map_err(|bad| bad.to_string())?,
-        ),
+        )
+        .behind(checks(route)),
         Action::Redirect(redirect) => {
             let to = redirect.to.iter().map(piece).collect();
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
+                .behind(checks(route))
         }
     })
+}
+
+/// What a request must pass before the route's target gets it.
+fn checks(route: &keepwarm_config::Route) -> Checks {
+    let users = |auth: &keepwarm_config::BasicAuth| -> Vec<(String, String)> {
+        auth.users.iter().map(|user| (user.user.clone(), user.hash.expose().to_owned())).collect()
+    };
+    Checks {
+        basic_auth: route
+            .basic_auth
+            .as_ref()
+            .map(|auth| BasicAuth::new(users(auth), &auth.realm, auth.forward_credentials)),
+        concurrency: route
+            .concurrency
+            .map(|limit| ConcurrencyLimit::new(limit.total, limit.per_client, limit.wait)),
+    }
 }
 
 /// The handler behind the rate limit that the route names.

@@ -15,6 +15,7 @@ mod fastcgi;
 mod faults;
 mod file_limit;
 mod find;
+mod hash_password;
 mod language;
 mod php_fpm;
 mod program_output;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Status(options) => status::command::status(&options),
         Command::Stack(options) => stack::stack(&options),
         Command::Check(options) => check::check(&options),
+        Command::HashPassword(options) => hash_password::hash_password(&options),
         Command::Explain { name } => explain(name.as_deref().unwrap_or_default()),
         Command::Reference { schema: true, .. } => print(&keepwarm_config::json_schema()),
         Command::Reference { errors: true, .. } => print(&error_reference::markdown()),

@@ -6,9 +6,9 @@ use super::route::{RouteDraft, RouteList};
 use crate::checker::Checker;
 use crate::description::Describe;
 use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
-use crate::model::{AccessLog, Bind, Compression, ForwardProxy, Limits, LogFormat, Server};
+use crate::model::{AccessLog, Bind, Cidr, Compression, ForwardProxy, Limits, LogFormat, Server};
 use crate::raw::{Directive, Span, Table, Value};
-use crate::shape::{AccessLogShape, BindAddresses, Flag};
+use crate::shape::{AccessLogShape, BindAddresses, CIDRS, Flag};
 
 /// `[listen.NAME]` before the checks of the whole file, with the spans that these checks report.
 pub(crate) struct ListenDraft {
@@ -23,6 +23,8 @@ pub(crate) struct ListenDraft {
     pub(crate) compression: Option<Compression>,
     pub(crate) tls: Option<TlsDraft>,
     pub(crate) proxy_protocol: bool,
+    pub(crate) allow: Vec<Cidr>,
+    pub(crate) deny: Vec<Cidr>,
     pub(crate) routes: Vec<RouteDraft>,
     /// The file has no route, not even an invalid one.
     pub(crate) has_no_route: bool,
@@ -41,6 +43,8 @@ impl ListenDraft {
             compression: None,
             tls: None,
             proxy_protocol: false,
+            allow: Vec::new(),
+            deny: Vec::new(),
             routes: Vec::new(),
             has_no_route: true,
         }
@@ -208,6 +212,25 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             right: "proxy_protocol = true",
             wrong: "proxy_protocol = \"v2\"",
             value: &Set(Flag, |listen: &mut ListenDraft, on| listen.proxy_protocol = on),
+            ..Key::LIVE
+        },
+        Key {
+            name: "allow",
+            brief: "Clients that may use the listener; all others get 403",
+            long: "Addresses and address blocks, for every route; those of a route are applied afterwards. The client is the peer, or the client that a trusted proxy reports. `deny` is applied first. On a forward proxy, this applies to its routes only.",
+            default: DefaultValue::Words("everybody"),
+            right: "allow = [\"10.0.0.0/8\", \"::1\"]",
+            wrong: "allow = [\"10.0.0.0/33\"]",
+            value: &Set(CIDRS, |listen: &mut ListenDraft, blocks| listen.allow = blocks),
+            ..Key::LIVE
+        },
+        Key {
+            name: "deny",
+            brief: "Clients that get 403 on every route",
+            default: DefaultValue::Words("nobody"),
+            right: "deny = [\"203.0.113.0/24\"]",
+            wrong: "deny = [\"somebody\"]",
+            value: &Set(CIDRS, |listen: &mut ListenDraft, blocks| listen.deny = blocks),
             ..Key::LIVE
         },
     ],

@@ -80,6 +80,12 @@ fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
         let _ = writeln!(text, "{line}");
     } else if in_route {
         let _ = write!(text, "\n[{section}]\n{line}\n");
+        if section.ends_with("basic_auth") && !matches!(key, "users" | "file") {
+            text.push_str("file = \"htpasswd\"\n");
+        }
+        if section.ends_with("concurrency") && key != "total" {
+            text.push_str("total = 10\n");
+        }
         if section.ends_with("redirect") && key != "to" {
             text.push_str("to = \"/y\"\n");
         }
