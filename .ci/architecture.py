@@ -29,7 +29,7 @@ ALLOWED = {
     "policy": set(),
     "config": set(),
     "telemetry": set(),
-    "net": {"http1", "policy", "proxy-protocol", "telemetry"},
+    "net": {"http1", "policy", "telemetry"},
     # The server's side, above `net`: sockets, TLS and the pool never depend on a request.
     "serve": {"net", "http1", "policy", "proxy-protocol", "telemetry"},
     "edge": {"net", "serve", "http1", "policy", "telemetry"},
