@@ -14,8 +14,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# The four crates that take bytes and `now`, and return events and decisions.
-SANS_IO = {"http1", "wire", "policy", "config"}
+# The five crates that take bytes and `now`, and return events and decisions.
+SANS_IO = {"http1", "wire", "proxy-protocol", "policy", "config"}
 # Sisters: only the binary combines them.
 SISTERS = {"edge", "workers", "egress"}
 # Crates that a sans-IO crate must not reach, at any depth.
@@ -25,12 +25,13 @@ IO_CRATES = {"tokio", "mio", "socket2", "rustix", "libc", "nix", "async-std", "s
 ALLOWED = {
     "http1": set(),
     "wire": set(),
+    "proxy-protocol": set(),
     "policy": set(),
     "config": set(),
     "telemetry": set(),
     "net": {"http1", "policy", "telemetry"},
     # The server's side, above `net`: sockets, TLS and the pool never depend on a request.
-    "serve": {"net", "http1", "policy", "telemetry"},
+    "serve": {"net", "http1", "policy", "proxy-protocol", "telemetry"},
     "edge": {"net", "serve", "http1", "policy", "telemetry"},
     "workers": {"net", "serve", "http1", "wire", "policy", "telemetry"},
     "egress": {"net", "serve", "http1", "policy", "telemetry"},

@@ -68,6 +68,7 @@ pub(crate) fn listen(
     let context = Arc::new(ListenerContext {
         handler,
         limits,
+        proxy_protocol: None,
         draining: Arc::new(AtomicBool::new(false)),
         open: Arc::clone(&open),
         meter: keepwarm_telemetry::meters::listener("main"),

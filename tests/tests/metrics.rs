@@ -13,6 +13,8 @@ use rustix::process::Signal;
 const LONG: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
+[server]
+trusted_proxies = ["192.0.2.1"]
 [admin]
 bind = "127.0.0.1:0"
 [listen.main]
@@ -38,6 +40,12 @@ app = "app"
 bind = "unix:@DIR@/secure.sock"
 tls = { cert = "@DIR@/shop.pem", key = "@DIR@/shop.key" }
 route = [{ respond = 204 }]
+[listen.proxied]
+bind = "unix:@DIR@/proxied.sock"
+proxy_protocol = true
+[[listen.proxied.route]]
+path = "/*"
+respond = 204
 [upstream.nobody]
 url = "http://127.0.0.1:1"
 bind = "unix:@DIR@/nobody.sock"
@@ -146,7 +154,12 @@ fn the_page_describes_every_metric() {
     let door = server.folder().join("nobody.sock");
     assert_eq!(admin::ask_unix(&door, "GET", "/").0, 502);
     assert_eq!(admin::ask_unix(&door, "TRACE", "/").0, 405);
+    // Of a peer that is not a trusted proxy.
+    let proxied = std::os::unix::net::UnixStream::connect(server.folder().join("proxied.sock"));
+    let closed = proxied.expect("it listens").read_to_end(&mut Vec::new());
+    assert_eq!(closed.expect("a plain end"), 0);
     for name in [
+        r#"keepwarm_proxy_headers_rejected_total{listener="proxied",reason="untrusted_peer"}"#,
         r#"keepwarm_upstream_calls_total{upstream="nobody",endpoint="127.0.0.1:1",code="5xx"}"#,
         r#"keepwarm_upstream_refusals_total{upstream="nobody",reason="trace_refused"}"#,
         r#"keepwarm_retries_total{app="app",reason="worker_died"}"#,

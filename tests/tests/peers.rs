@@ -290,6 +290,33 @@ fn haproxys_check_marks_it_up() {
 }
 
 #[test]
+fn haproxys_proxy_header_names_the_client() {
+    let server = Server::start(
+        "[server]\ntrusted_proxies = [\"127.0.0.1\"]\n[listen.main]\nbind = \"127.0.0.1:0\"\nproxy_protocol = true\n\
+         [[listen.main.route]]\npath = \"/inside\"\nallow = [\"127.0.0.3\"]\nrespond = { status = 200, body = \"inside\" }\n\
+         [[listen.main.route]]\nrespond = { status = 200, body = \"pong\" }\n",
+    );
+    for option in ["send-proxy", "send-proxy-v2", "send-proxy-v2 proxy-v2-options crc32c,unique-id,authority"]
+    {
+        let port = tools::free_port();
+        let config = format!(
+            "defaults\n  mode tcp\n  timeout connect 2s\n  timeout client 5s\n  timeout server 5s\n  timeout check 5s\n\
+             listen front\n  bind 127.0.0.1:{port}\n  server app {} {option} check check-send-proxy inter 100ms\n",
+            server.address()
+        );
+        let daemon = Daemon::start("haproxy", &config, &["-db", "-f", "@CONF@"]);
+        daemon.wait_for_port(port);
+        for (from, status) in [("127.0.0.3", "200"), ("127.0.0.4", "403")] {
+            let url = format!("http://127.0.0.1:{port}/inside");
+            let mut command = Command::new("curl");
+            command.args(["-sS", "-o", "/dev/null", "-w", "%{http_code}", "--interface", from, &url]);
+            assert_eq!(tools::run_ok(&mut command, BOUND), status, "{option} {from}");
+        }
+    }
+    assert!(!server.log().contains("PROXY"), "{}", server.log());
+}
+
+#[test]
 fn haproxys_plain_check_without_a_host() {
     let server = &servers()[1].1;
     let mut client = server.client();

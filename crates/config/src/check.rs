@@ -101,6 +101,9 @@ fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &
         routes,
         tls: draft.tls.and_then(TlsDraft::finish),
         forward_proxy: draft.forward_proxy,
+        proxy_protocol: draft.proxy_protocol,
+        allow: draft.allow,
+        deny: draft.deny,
     }
 }
 

@@ -114,14 +114,19 @@ impl Site {
             respond_with_head_refusal(exchange, refusal, self.allow().as_bytes());
             return None;
         }
-        if head.is_server_wide() {
-            self.respond_server_wide(exchange);
-            return None;
-        }
-        let scan = normalize(exchange)?;
+        let is_server_wide = head.is_server_wide();
+        let scan = if is_server_wide { None } else { Some(normalize(exchange)?) };
         if !self.trusted_proxies().is_empty() {
             judge(exchange.request_mut(), self.trusted_proxies());
         }
+        if !self.admits(exchange.request()) {
+            refusals::ADDRESS_DENIED.respond(exchange);
+            return None;
+        }
+        let Some(scan) = scan else {
+            self.respond_server_wide(exchange);
+            return None;
+        };
         if refuse_misdirected(exchange) || maintenance::refuses_listener(exchange, self.name()) {
             return None;
         }
@@ -244,6 +249,7 @@ impl Site {
             Target::Files(files) => {
                 return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
+            Target::Guarded { handler, .. } => return Some(Arc::clone(handler)),
             Target::Respond(respond) => respond.respond(exchange),
             Target::Redirect(redirect) => redirect.respond(exchange, &captures),
         }

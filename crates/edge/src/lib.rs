@@ -6,10 +6,15 @@
 //! Nothing here knows what an app is: a route ends in another handler ([`Target::App`]) or in a response made when the site was made.
 
 mod access;
-mod cidr;
+mod basic_auth;
+mod cidr {
+    pub(crate) use keepwarm_serve::Cidr;
+}
+mod concurrency;
 mod edge;
 mod files;
 mod forwarding;
+mod guard;
 mod header_rules;
 mod index;
 mod maintenance;
@@ -24,13 +29,17 @@ mod split;
 mod template;
 
 pub use access::{AccessLog, RecordTemplate};
-pub use cidr::Cidr;
+
+pub use basic_auth::{BasicAuth, hash_password};
+pub use concurrency::ConcurrencyLimit;
 pub use edge::Edge;
 pub use files::{
     FileField, FileOptions, Files, ImmutableNames, NamePattern, SendFiles, TryFiles, media_type,
 };
 pub use forwarding::{ForwardedInfo, resolve_forwarded};
+pub use guard::Checks;
 pub use header_rules::HeaderRules;
+pub use keepwarm_serve::Cidr;
 pub use maintenance::{Maintenance, MaintenanceScope};
 pub use matcher::{Conditions, Glob, PatternSet, RegularExpression, ValueCondition, ValuePattern};
 pub use mirror::{Mirror, MirrorSettings};

@@ -136,6 +136,7 @@ impl Mirror {
             open: Arc::new(OpenConnections::new(1)),
             meter: meters::unlisted(),
             tls: None,
+            proxy_protocol: None,
         })
     }
 }

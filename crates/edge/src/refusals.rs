@@ -16,8 +16,20 @@ keepwarm_serve::error_responses! {
     /// The instance, the listener or the app is under maintenance (`keepwarm maintenance on`).
     MAINTENANCE = 503 "maintenance", "The site is under maintenance. Please try again later.";
 
-    /// The route's `allow` or `deny` excludes the client's address.
+    /// The `allow` or `deny` of the route or the listener excludes the client's address.
     ADDRESS_DENIED = 403 "address_denied", "Access from your address is not allowed.";
+
+    /// The route has `basic_auth`, and the request has no valid user and password.
+    UNAUTHORIZED = 401 "unauthorized", "A user name and a password are required.";
+
+    /// 64 passwords wait to be checked: somebody tries many. Add a `rate_limit` to the route.
+    AUTH_BUSY = 503 "auth_busy", "Too many passwords are being checked.", retry after 1 s;
+
+    /// The client has as many requests of the route in progress as `concurrency.per_client` allows.
+    TOO_MANY_OF_CLIENT = 429 "client_concurrency", "Only {} requests at once are allowed here.", retry after 1 s;
+
+    /// The route has as many requests in progress as `concurrency.total` allows, and none of them ended within `concurrency.wait`.
+    TOO_MANY_OF_ROUTE = 503 "route_concurrency", "Too many requests are in progress here.", retry after 1 s;
 
     /// The app named another path in place of its response (RFC 3875 §6.2.2), more than ten times in a row or an invalid one; the log has it.
     LOCAL_REDIRECT = 502 "local_redirect", "The application returned a local redirect that cannot be followed.";

@@ -1,9 +1,13 @@
 //! Responses of the edge that are not errors, built with their route.
 
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::pattern::PathPattern;
 use crate::refusals;
 use crate::template::{Template, TemplatePiece, Values, Variable};
 use keepwarm_http1::{BadField, scan_app_fields};
-use keepwarm_serve::{Exchange, FieldEdits};
+use keepwarm_serve::{Exchange, FieldEdits, Handler};
 
 /// A fixed response.
 #[derive(Debug, Clone)]
@@ -58,6 +62,33 @@ impl FixedResponse {
             }
             Err(bad) => respond_with_bad_field(exchange, &bad),
         }
+    }
+}
+
+/// Behind checks; otherwise it responds without a future.
+impl Handler for FixedResponse {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        self.respond(exchange);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// A redirect behind checks.
+#[derive(Debug)]
+pub(crate) struct CheckedRedirect {
+    pub(crate) redirect: Redirect,
+    /// The route's, for what its `*` or groups stand for.
+    pub(crate) path: PathPattern,
+}
+
+impl Handler for CheckedRedirect {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        let captures = match self.redirect.uses_captures() {
+            true => self.path.captures(exchange.request().path()),
+            false => Vec::new(),
+        };
+        self.redirect.respond(exchange, &captures);
+        Box::pin(std::future::ready(()))
     }
 }
 

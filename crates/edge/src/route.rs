@@ -11,7 +11,8 @@ use crate::cidr::Cidr;
 use crate::index::RouteIndex;
 use crate::matcher::{Conditions, RequestView};
 use crate::pattern::{HostPattern, PathPattern};
-use crate::{Files, FixedResponse, HeaderRules, Redirect, SplitKey, Template};
+use crate::responses::CheckedRedirect;
+use crate::{Checks, Files, FixedResponse, HeaderRules, Redirect, SplitKey, Template};
 
 /// A route: what it takes, its limits, and where it ends.
 #[derive(Debug, Clone)]
@@ -83,6 +84,13 @@ pub enum Target {
     },
     /// The files of a directory.
     Files(Arc<Files>),
+    /// Files or a response, behind [`crate::Checks`].
+    Guarded {
+        /// What the access log calls it.
+        label: Arc<str>,
+        /// The handler with its checks.
+        handler: Arc<dyn Handler>,
+    },
     /// A fixed response.
     Respond(FixedResponse),
     /// A response that sends the client elsewhere.
@@ -94,8 +102,42 @@ impl std::fmt::Debug for Target {
         match self {
             Self::App { name, .. } => f.debug_tuple("App").field(name).finish(),
             Self::Files(files) => files.fmt(f),
+            Self::Guarded { label, .. } => f.debug_tuple("Guarded").field(label).finish(),
             Self::Respond(respond) => respond.fmt(f),
             Self::Redirect(redirect) => redirect.fmt(f),
+        }
+    }
+}
+
+impl Target {
+    /// The target, of a route with this path, behind checks.
+    #[must_use]
+    pub fn behind(self, checks: Checks, path: &PathPattern) -> Self {
+        if checks.is_empty() {
+            return self;
+        }
+        let label = self.label().clone();
+        let handler: Arc<dyn Handler> = match self {
+            Self::App { name, handler } => return Self::App { name, handler: checks.around(handler) },
+            Self::Files(files) => files,
+            Self::Guarded { handler, .. } => handler,
+            Self::Respond(respond) => Arc::new(respond),
+            Self::Redirect(redirect) => Arc::new(CheckedRedirect { redirect, path: path.clone() }),
+        };
+        Self::Guarded { label, handler: checks.around(handler) }
+    }
+
+    /// What the access log calls it.
+    fn label(&self) -> &Arc<str> {
+        static FILES: LazyLock<Arc<str>> = LazyLock::new(|| "files".into());
+        static RESPOND: LazyLock<Arc<str>> = LazyLock::new(|| "respond".into());
+        static REDIRECT: LazyLock<Arc<str>> = LazyLock::new(|| "redirect".into());
+        match self {
+            Self::App { name, .. } => name,
+            Self::Guarded { label, .. } => label,
+            Self::Files(_) => &FILES,
+            Self::Respond(_) => &RESPOND,
+            Self::Redirect(_) => &REDIRECT,
         }
     }
 }
@@ -134,7 +176,7 @@ impl Route {
         self.pattern = self.described().into();
         let app = match &self.target {
             Target::App { name, .. } => name,
-            Target::Files(_) | Target::Respond(_) | Target::Redirect(_) => "",
+            Target::Files(_) | Target::Guarded { .. } | Target::Respond(_) | Target::Redirect(_) => "",
         };
         self.meter = Some(meters::route(app, &self.pattern));
         let in_changes = self.changes.as_ref().is_some_and(|changes| {
@@ -145,7 +187,7 @@ impl Route {
         self.uses_captures = in_changes || in_target;
         let Some(edits) = &self.edits else { return };
         match &mut self.target {
-            Target::App { .. } | Target::Files(_) => {}
+            Target::App { .. } | Target::Files(_) | Target::Guarded { .. } => {}
             Target::Respond(respond) => respond.edit(edits),
             Target::Redirect(redirect) => redirect.edit(edits),
         }
@@ -158,15 +200,7 @@ impl Route {
 
     /// What the access log calls it.
     pub(crate) fn label(&self) -> &Arc<str> {
-        static FILES: LazyLock<Arc<str>> = LazyLock::new(|| "files".into());
-        static RESPOND: LazyLock<Arc<str>> = LazyLock::new(|| "respond".into());
-        static REDIRECT: LazyLock<Arc<str>> = LazyLock::new(|| "redirect".into());
-        match &self.target {
-            Target::App { name, .. } => name,
-            Target::Files(_) => &FILES,
-            Target::Respond(_) => &RESPOND,
-            Target::Redirect(_) => &REDIRECT,
-        }
+        self.target.label()
     }
 
     /// Whether it takes such requests, whatever their method.

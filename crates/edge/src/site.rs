@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use keepwarm_serve::ErrorPages;
+use http::Method;
+use keepwarm_serve::{ErrorPages, Request};
 
 use crate::access::AccessLog;
 use crate::cidr::Cidr;
+use crate::forwarding::LOCAL;
 use crate::matcher::{BareRequest, RequestView};
 use crate::pattern::host_of;
 use crate::route::{Route, RouteMatch, Routes, allow};
-use http::Method;
 
 /// What a listener does with requests.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct Site {
     error_pages: Option<Arc<ErrorPages>>,
     /// `Allow` for the listener as a whole.
     allow: String,
+    admitted: Vec<Cidr>,
+    denied: Vec<Cidr>,
 }
 
 impl Site {
@@ -38,7 +41,25 @@ impl Site {
             access_log: None,
             error_pages: None,
             allow,
+            admitted: Vec::new(),
+            denied: Vec::new(),
         }
+    }
+
+    /// Refuses clients in `denied`, and where `admitted` is not empty all others than those.
+    #[must_use]
+    pub fn with_clients(mut self, admitted: Vec<Cidr>, denied: Vec<Cidr>) -> Self {
+        (self.admitted, self.denied) = (admitted, denied);
+        self
+    }
+
+    pub(crate) fn admits(&self, request: &Request) -> bool {
+        if self.admitted.is_empty() && self.denied.is_empty() {
+            return true;
+        }
+        let client = request.client_address().unwrap_or(LOCAL);
+        !Cidr::any_contains(&self.denied, client)
+            && (self.admitted.is_empty() || Cidr::any_contains(&self.admitted, client))
     }
 
     /// Records every request.

@@ -137,6 +137,7 @@ impl Admin {
         let context = Arc::new(ListenerContext {
             handler: Arc::clone(&handler) as _,
             limits: ConnectionLimits { idle: Duration::from_secs(120), ..ConnectionLimits::default() },
+            proxy_protocol: None,
             draining: Arc::default(),
             open: Arc::clone(&self.open),
             meter: keepwarm_telemetry::meters::unlisted(),

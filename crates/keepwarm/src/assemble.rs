@@ -18,10 +18,13 @@ use std::time::Duration;
 
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
-    Changes, Cidr, Files, FixedResponse, HeaderRules, Redirect, Route, SendFiles, Site, Target, TryFiles,
+    BasicAuth, Changes, Checks, Cidr, ConcurrencyLimit, Files, FixedResponse, HeaderRules, Redirect, Route,
+    SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
-use keepwarm_serve::{ConnectionLimits, EarlyHints, ForwardingPolicy, Handler, WebSocketLimits};
+use keepwarm_serve::{
+    ConnectionLimits, EarlyHints, ForwardingPolicy, Handler, ProxyProtocol, WebSocketLimits,
+};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy, WorkerKind};
 use keepwarm_workers::supervisor::{
     AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling, WorkerInterface,
@@ -247,6 +250,11 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
     }
 }
 
+/// Which peers name their clients by PROXY headers; `None` without any.
+pub(crate) fn proxy_protocol(trusted: &[keepwarm_config::Cidr]) -> Option<ProxyProtocol> {
+    (!trusted.is_empty()).then(|| ProxyProtocol::from_peers(trusted.iter().filter_map(cidr).collect()))
+}
+
 /// The apps and upstreams that routes lead to.
 #[derive(Clone, Copy)]
 pub(crate) struct RouteTargets<'p> {
@@ -264,7 +272,11 @@ pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>
     let routes = listen.routes.iter().map(make).collect::<Result<_, _>>()?;
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect())
         .named(&listen.name)
-        .with_error_pages(error_pages::pages([listen.error_pages.as_slice()])?);
+        .with_error_pages(error_pages::pages([listen.error_pages.as_slice()])?)
+        .with_clients(
+            listen.allow.iter().filter_map(cidr).collect(),
+            listen.deny.iter().filter_map(cidr).collect(),
+        );
     Ok(match logs::access_log(listen)? {
         Some(log) => site.with_access_log(log),
         None => site,
@@ -333,6 +345,7 @@ fn target(
     config: &Config,
     targets: RouteTargets<'_>,
 ) -> Result<Target, String> {
+    let path = matcher::path(&route.path)?;
     Ok(match &route.action {
         Action::App(name) => {
             let app = targets.links.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
@@ -341,11 +354,11 @@ fn target(
             Target::App {
                 name: Arc::clone(&app.name),
                 handler: with_limit(
-                    with_files(
+                    checks(route).around(with_files(
                         split::split(&app.name, Arc::new(AppHandler(app.clone())), route, targets)?,
                         route,
                         php,
-                    )?,
+                    )?),
                     route,
                     targets,
                 )?,
@@ -357,12 +370,12 @@ fn target(
             Target::App {
                 name: Arc::clone(upstream.name()),
                 handler: with_limit(
-                    split::split(
+                    checks(route).around(split::split(
                         upstream.name(),
                         Arc::new(UpstreamRoute::new(Arc::clone(upstream))),
                         route,
                         targets,
-                    )?,
+                    )?),
                     route,
                     targets,
                 )?,
@@ -373,6 +386,7 @@ fn target(
             let prefix = if route.rewrite.is_some() { 0 } else { route.path.mount().len() };
             let files = Files::new(absolute(folder), prefix);
             Target::Files(Arc::new(files.with_options(files::options(&route.file_options)?)))
+                .behind(checks(route), &path)
         }
         Action::Respond(respond) => Target::Respond(
             FixedResponse::new(
@@ -382,12 +396,30 @@ fn target(
                 &respond.body,
             )
             .map_err(|bad| bad.to_string())?,
-        ),
+        )
+        .behind(checks(route), &path),
         Action::Redirect(redirect) => {
             let to = template::template(&redirect.to);
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
+                .behind(checks(route), &path)
         }
     })
+}
+
+/// What a request must pass before the route's target gets it.
+fn checks(route: &keepwarm_config::Route) -> Checks {
+    let users = |auth: &keepwarm_config::BasicAuth| -> Vec<(String, String)> {
+        auth.users.iter().map(|user| (user.user.clone(), user.hash.expose().to_owned())).collect()
+    };
+    Checks {
+        basic_auth: route
+            .basic_auth
+            .as_ref()
+            .map(|auth| BasicAuth::new(users(auth), &auth.realm, auth.forward_credentials)),
+        concurrency: route
+            .concurrency
+            .map(|limit| ConcurrencyLimit::new(limit.total, limit.per_client, limit.wait)),
+    }
 }
 
 /// The handler behind the rate limit that the route names.

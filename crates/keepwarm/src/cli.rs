@@ -67,6 +67,10 @@ pub(crate) enum Command {
     /// Check any HTTP server for known stalls
     #[command(long_about = check::ABOUT)]
     Check(Box<Check>),
+    /// Hash a password for `basic_auth`
+    ///
+    /// Reads the password from standard input (from a terminal without showing it) and prints its hash, by argon2id.
+    HashPassword(HashPassword),
     /// Explain a configuration key, the keys of a section, or the reason of an error response
     Explain {
         /// Key, section or reason, for example `app.workers`, `listen` or `queue_full`
@@ -82,6 +86,16 @@ pub(crate) enum Command {
         #[arg(long, conflicts_with = "schema")]
         errors: bool,
     },
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HashPassword {
+    /// Print `USER:HASH`, a line of the file of `basic_auth.file`
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// Hash by bcrypt, for files that other programs read too
+    #[arg(long)]
+    pub(crate) bcrypt: bool,
 }
 
 #[derive(Debug, Clone, Args)]

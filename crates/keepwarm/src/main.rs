@@ -15,6 +15,7 @@ mod fastcgi;
 mod faults;
 mod file_limit;
 mod find;
+mod hash_password;
 mod language;
 mod maintenance;
 mod php_fpm;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Maintenance { command } => maintenance::maintenance(&command),
         Command::Stack(options) => stack::stack(&options),
         Command::Check(options) => check::check(&options),
+        Command::HashPassword(options) => hash_password::hash_password(&options),
         Command::Explain { name } => explain(name.as_deref().unwrap_or_default()),
         Command::Reference { schema: true, .. } => print(&keepwarm_config::json_schema()),
         Command::Reference { errors: true, .. } => print(&error_reference::markdown()),

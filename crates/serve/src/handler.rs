@@ -123,6 +123,11 @@ pub struct RouteContext {
     pub session: Option<u64>,
     /// A copy of the body is made here as it is read.
     pub body_copy: Option<Box<BodyCopy>>,
+    /// Lower-case names of request fields that do not reach the app, in any spelling that a CGI-style environment takes
+    /// for the same: identity that only the route may state, credentials.
+    pub withheld_fields: Option<Arc<[Box<[u8]>]>>,
+    /// The user that the route has authenticated with a password.
+    pub user: Option<Arc<str>>,
     /// The file it named.
     pub handed: Option<Box<SendfileRequest>>,
 }
@@ -323,6 +328,11 @@ impl Request {
     /// the client's identity that need not be true: every such field of a peer that is not a trusted proxy; of a trusted one those that were
     /// evaluated, and that [`Request::extra_fields`] may replace.
     pub fn drops_field(&self, lower_name: &[u8], names: FieldNames) -> bool {
+        if let Some(withheld) = &self.notes.routed.withheld_fields
+            && withheld.iter().any(|name| is_alias(name, lower_name))
+        {
+            return true;
+        }
         let any_name = names == FieldNames::Http && self.passing().any_names && lower_name != b"proxy";
         if !cgi_safe_name(lower_name) && !any_name {
             if !self.notes.dropped_names.replace(true) {
@@ -360,6 +370,12 @@ impl Request {
     pub fn scheme(&self) -> Scheme {
         self.notes.forwarded.as_ref().map_or(self.peer.scheme, |forwarded| forwarded.scheme)
     }
+}
+
+/// Whether two lower-case names make the same variable of CGI, in which everything but letters and digits is `_`.
+fn is_alias(name: &[u8], other: &[u8]) -> bool {
+    let folded = |byte: &u8| if byte.is_ascii_alphanumeric() { *byte } else { b'-' };
+    name.len() == other.len() && name.iter().map(folded).eq(other.iter().map(folded))
 }
 
 /// The begin of the names of fields about the certificate of a client.

@@ -5,6 +5,7 @@
 //! app, a route or a worker is.
 
 mod body_copy;
+mod cidr;
 mod compression;
 mod error_pages;
 mod error_response;
@@ -28,6 +29,7 @@ mod server_exchange;
 mod websocket;
 
 pub use body_copy::BodyCopy;
+pub use cidr::Cidr;
 pub use compression::{COMPRESSION_MEMORY, Compression, CompressionMemory};
 pub use error_pages::{ErrorPage, ErrorPages};
 pub use error_response::{
@@ -44,8 +46,8 @@ pub use handler::{
     Outcome, Request, RequestContext, RequestTimes, RouteContext,
 };
 pub use listener::{
-    ConnectionLimits, ListenerContext, ListenerTls, OpenConnections, StopListening, StopSignal, serve,
-    stop_listening,
+    ConnectionLimits, ListenerContext, ListenerTls, OpenConnections, ProxyProtocol, StopListening,
+    StopSignal, serve, stop_listening,
 };
 pub use max_forwards::{ALLOW, MAX_FORWARDS, forwards_left, max_forwards, respond_as_final_recipient};
 pub use outcome::{BodyError, BodyProgress, ClientLoss, Refusal, ResponseOutcome};

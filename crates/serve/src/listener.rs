@@ -3,6 +3,7 @@
 mod activity;
 pub(crate) mod encrypted;
 mod open;
+mod proxied;
 
 use std::cell::Cell;
 use std::io;
@@ -24,7 +25,9 @@ use tokio::sync::watch;
 
 pub(crate) use self::activity::Activity;
 pub use self::encrypted::ListenerTls;
+use self::open::ConnectionGuard;
 pub use self::open::OpenConnections;
+pub use self::proxied::ProxyProtocol;
 use crate::{ConnectionInfo, Frontend, LocalAddress, WebSocketLimits, h1};
 
 /// The state that connections of a listener share.
@@ -33,6 +36,8 @@ pub struct ListenerContext {
     pub handler: Arc<dyn Frontend>,
     /// Limits on clients.
     pub limits: ConnectionLimits,
+    /// Connections begin with a PROXY header. `None`: with the client's bytes.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// The process is draining: connections end with their next response.
     pub draining: Arc<AtomicBool>,
     /// The open connections of the process.
@@ -319,7 +324,8 @@ fn concerns_one_connection(error: &io::Error) -> bool {
 
 fn begin(fd: Socket, client: Option<SocketAddr>, local: &LocalAddress, context: &Arc<ListenerContext>) {
     let cells = context.meter.of(thread_index());
-    let client_address = client.map(|client| client.ip());
+    // Behind a proxy the client is not known yet.
+    let client_address = client.map(|client| client.ip()).filter(|_| context.proxy_protocol.is_none());
     let limit = context.limits.per_client;
     let Some(place) = context.open.enter(client_address, limit, cells) else {
         if let Some(client) = client_address {
@@ -330,18 +336,40 @@ fn begin(fd: Socket, client: Option<SocketAddr>, local: &LocalAddress, context: 
     #[cfg(test)]
     assert!(!PANIC_ON_ACCEPT.take(), "as the test wants it");
     let (local, context) = (local_of(&fd, local), Arc::clone(context));
+    let ends = Ends { client, local, scheme: Scheme::Http };
+    if context.proxy_protocol.is_some() {
+        keepwarm_net::spawn_local(Box::pin(serve_proxied(Io::new(fd), ends, place, context)));
+        return;
+    }
     keepwarm_net::spawn_local(async move {
         let _place = place;
         // In a box: the runtime copies a task's future several times, and this is one of kilobytes.
-        let io = Io::new(fd);
-        match &context.tls {
-            None => {
-                let peer = ConnectionInfo::new(client, local, Scheme::Http);
-                Box::pin(h1::serve(io.into(), peer, context)).await;
-            }
-            Some(_) => Box::pin(encrypted::serve(io, client, local, context)).await,
-        }
+        Box::pin(serve_client(Io::new(fd), ends, context)).await;
     });
+}
+
+/// The two ends of a connection, as far as they are known before its client has said anything.
+struct Ends {
+    client: Option<SocketAddr>,
+    local: LocalAddress,
+    scheme: Scheme,
+}
+
+/// A connection that begins with a PROXY header.
+async fn serve_proxied(mut io: Io, ends: Ends, mut place: ConnectionGuard, context: Arc<ListenerContext>) {
+    let Some(protocol) = &context.proxy_protocol else { return };
+    if let Some(ends) = protocol.receive(&mut io, ends, &mut place, &context).await {
+        serve_client(io, ends, context).await;
+    }
+}
+
+/// A connection, from the client's first byte on.
+async fn serve_client(io: Io, ends: Ends, context: Arc<ListenerContext>) {
+    let Ends { client, local, scheme } = ends;
+    match &context.tls {
+        None => h1::serve(io.into(), ConnectionInfo::new(client, local, scheme), context).await,
+        Some(_) => encrypted::serve(io, client, local, context).await,
+    }
 }
 
 /// For a listener on all addresses, the address that this client connected to.

@@ -20,6 +20,8 @@ pub static CALL_FAILURES: Family = Family::new();
 pub static CALL_REFUSALS: Family = Family::new();
 /// Responses of servers whose syntax was normalized, by fault.
 pub static NORMALIZED: Family = Family::new();
+/// Connections closed for their PROXY header, by listener and reason.
+pub static PROXY_HEADERS_REJECTED: Family = Family::new();
 /// Responses that waited for their clients because spools were at their limit.
 pub static SPILL_FULL: Counter = Counter(AtomicU64::new(0));
 /// Responses that were sent uncompressed because the memory of encoders was at its limit.

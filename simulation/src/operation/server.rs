@@ -71,6 +71,7 @@ impl Server {
                 true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..ConnectionLimits::default() },
                 false => ConnectionLimits::default(),
             },
+            proxy_protocol: None,
             draining: Arc::clone(&draining),
             open: Arc::clone(&open),
             meter: keepwarm_telemetry::meters::listener("main"),

@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 
-use super::{Bind, Conditions, ErrorPage, ForwardProxy, Limits, ListenTls, Route, StatusRange, Template};
+use super::{
+    Bind, Cidr, Conditions, ErrorPage, ForwardProxy, Limits, ListenTls, Route, StatusRange, Template,
+};
 
 /// `[listen.NAME]`: addresses, and the routes of the requests that arrive there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,12 @@ pub struct Listener {
     pub tls: Option<ListenTls>,
     /// Accept requests for other hosts (absolute form, `CONNECT`). `None`: they are rejected.
     pub forward_proxy: Option<ForwardProxy>,
+    /// Every connection begins with a PROXY header of a peer in `server.trusted_proxies`, which is not empty.
+    pub proxy_protocol: bool,
+    /// Clients that may use the routes. Empty: all. Applied after `deny`.
+    pub allow: Vec<Cidr>,
+    /// Clients that get 403 on every route.
+    pub deny: Vec<Cidr>,
 }
 
 /// `access_log`: format and file of the records.

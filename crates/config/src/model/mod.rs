@@ -3,6 +3,7 @@
 //! Rules of these files: plain public fields, `PartialEq` on everything (a reload compares old and new), no parsing,
 //! no spans. A value that reached one of these structs is inside its range.
 
+mod access;
 mod admin;
 mod app;
 mod compression;
@@ -22,6 +23,7 @@ mod split;
 mod template;
 mod upstream;
 
+pub use access::{BasicAuth, Concurrency, PasswordHash};
 pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
 pub use compression::{Compression, CompressionLevel, ContentCoding};

@@ -1,6 +1,9 @@
 use std::path::PathBuf;
 
-use super::{Cidr, Compression, Conditions, ErrorPage, FileOptions, Mirror, SplitKey, SplitShare, Template};
+use super::{
+    BasicAuth, Cidr, Compression, Concurrency, Conditions, ErrorPage, FileOptions, Mirror, SplitKey,
+    SplitShare, Template,
+};
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +69,10 @@ pub struct Route {
     pub rate_limit: Option<String>,
     /// Compress responses. `None`: they are sent as they are.
     pub compression: Option<Compression>,
+    /// Users that may use the route.
+    pub basic_auth: Option<BasicAuth>,
+    /// How many of its requests are in progress at once.
+    pub concurrency: Option<Concurrency>,
 }
 
 /// `host` of a route. It is compared without the port of the request's host, and regardless of case.
@@ -244,6 +251,8 @@ impl Route {
             intercept_errors: false,
             rate_limit: None,
             compression: None,
+            basic_auth: None,
+            concurrency: None,
         }
     }
 }

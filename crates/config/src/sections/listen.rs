@@ -6,9 +6,9 @@ use super::route::{RouteDraft, RouteList};
 use crate::checker::Checker;
 use crate::description::Describe;
 use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
-use crate::model::{AccessLog, Bind, Compression, ErrorPage, ForwardProxy, Limits, LogFormat};
+use crate::model::{AccessLog, Bind, Cidr, Compression, ErrorPage, ForwardProxy, Limits, LogFormat, Server};
 use crate::raw::{Directive, Span, Table, Value};
-use crate::shape::{AccessLogShape, BindAddresses, ErrorPagesShape, Flag};
+use crate::shape::{AccessLogShape, BindAddresses, CIDRS, ErrorPagesShape, Flag};
 
 /// `[listen.NAME]` before the checks of the whole file, with the spans that these checks report.
 pub(crate) struct ListenDraft {
@@ -23,6 +23,9 @@ pub(crate) struct ListenDraft {
     pub(crate) forward_proxy: Option<ForwardProxy>,
     pub(crate) compression: Option<Compression>,
     pub(crate) tls: Option<TlsDraft>,
+    pub(crate) proxy_protocol: bool,
+    pub(crate) allow: Vec<Cidr>,
+    pub(crate) deny: Vec<Cidr>,
     pub(crate) routes: Vec<RouteDraft>,
     /// The file has no route, not even an invalid one.
     pub(crate) has_no_route: bool,
@@ -41,6 +44,9 @@ impl ListenDraft {
             forward_proxy: None,
             compression: None,
             tls: None,
+            proxy_protocol: false,
+            allow: Vec::new(),
+            deny: Vec::new(),
             routes: Vec::new(),
             has_no_route: true,
         }
@@ -60,6 +66,25 @@ fn check_limits(_: &ListenDraft, table: &Table, _: &Directive, cx: &mut Checker<
         let Some(entry) = table.entry(key) else { continue };
         let message = format!("`{}.{key}` is a limit of the whole process", cx.name());
         cx.problem(entry.key_span, message).help(help).report(cx);
+    }
+}
+
+/// Checks what the listener needs of `[server]`.
+pub(super) fn check_proxy_protocol(
+    listen: &ListenDraft,
+    server: &Server,
+    table: &Table,
+    cx: &mut Checker<'_>,
+) {
+    let Some(entry) = table.entry("proxy_protocol").filter(|_| listen.proxy_protocol) else { return };
+    if server.trusted_proxies.is_empty() {
+        let name = cx.name();
+        let message = format!("`{name}.proxy_protocol` is true, but `server.trusted_proxies` is empty");
+        cx.problem(entry.key_span, message)
+            .key("listen.NAME.proxy_protocol")
+            .expected("the addresses of the proxies that send the header, in `server.trusted_proxies`")
+            .help("add trusted_proxies = [\"10.0.0.5\"] to [server], with the address of your proxy")
+            .report(cx);
     }
 }
 
@@ -193,6 +218,34 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             value: &Set(Flag, |listen: &mut ListenDraft, http2| listen.http2 = http2),
             ..Key::LIVE
         },
-        Key::unsupported("proxy_protocol", "PROXY protocol"),
+        Key {
+            name: "proxy_protocol",
+            brief: "Expect a PROXY protocol header at the beginning of every connection",
+            long: "Versions 1 and 2, from the peers in `server.trusted_proxies`: HAProxy's `send-proxy`, nginx's `proxy_protocol on`, AWS Network Load Balancers. The client's address and the address that it connected to are those in the header, for logs, limits, routes and the app. The header comes before TLS, and must be complete within `limits.head_timeout`. A connection of any other peer, or without a valid header, is closed, logged and counted: clients that come directly need another listener. With `LOCAL`, `UNKNOWN` and Unix sockets in the header, the proxy's own address applies.",
+            default: DefaultValue::Literal("false"),
+            right: "proxy_protocol = true",
+            wrong: "proxy_protocol = \"v2\"",
+            value: &Set(Flag, |listen: &mut ListenDraft, on| listen.proxy_protocol = on),
+            ..Key::LIVE
+        },
+        Key {
+            name: "allow",
+            brief: "Clients that may use the listener; all others get 403",
+            long: "Addresses and address blocks, for every route; those of a route are applied afterwards. The client is the peer, or the client that a trusted proxy reports. `deny` is applied first. On a forward proxy, this applies to its routes only.",
+            default: DefaultValue::Words("everybody"),
+            right: "allow = [\"10.0.0.0/8\", \"::1\"]",
+            wrong: "allow = [\"10.0.0.0/33\"]",
+            value: &Set(CIDRS, |listen: &mut ListenDraft, blocks| listen.allow = blocks),
+            ..Key::LIVE
+        },
+        Key {
+            name: "deny",
+            brief: "Clients that get 403 on every route",
+            default: DefaultValue::Words("nobody"),
+            right: "deny = [\"203.0.113.0/24\"]",
+            wrong: "deny = [\"somebody\"]",
+            value: &Set(CIDRS, |listen: &mut ListenDraft, blocks| listen.deny = blocks),
+            ..Key::LIVE
+        },
     ],
 };

@@ -1,5 +1,6 @@
 //! The keys, section by section. Each key is defined here only: its values, meaning and default.
 
+mod access;
 mod admin;
 mod app;
 mod compression;

@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 
 use super::admin::{ADMIN, AdminDraft};
 use super::app::{APP, AppDraft};
-use super::listen::{LISTEN, ListenDraft};
+use super::listen::{LISTEN, ListenDraft, check_proxy_protocol};
 use super::rate_limit::{RATE_LIMIT, RateLimitDraft};
 use super::server::SERVER;
 use super::upstream::{UPSTREAM, UpstreamDraft};
@@ -82,6 +82,7 @@ pub(crate) static ROOT: Section<Root> = Section {
                     if table.entry("bind").is_none() {
                         cx.missing(draft.span, "bind = \"0.0.0.0:8080\"").report(cx);
                     }
+                    check_proxy_protocol(&draft, &root.server, table, cx);
                     root.listeners.push(draft);
                 },
             },

@@ -6,6 +6,7 @@ mod sticky;
 
 use std::path::PathBuf;
 
+use super::access::{BASIC_AUTH_FIELD, CONCURRENCY_FIELD};
 use super::compression::COMPRESSION;
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
@@ -549,6 +550,26 @@ static ROUTE: Section<RouteDraft> = Section {
             value: &Set(SectionName("rate_limit"), |draft: &mut RouteDraft, limit| {
                 draft.rate_limit = Some(limit)
             }),
+            ..Key::LIVE
+        },
+        Key {
+            name: "concurrency",
+            brief: "How many requests of the route are in progress at once",
+            long: "Applied after `deny`, `allow`, `rate_limit` and `basic_auth`. A request is in progress until its response is complete, a WebSocket until it ends.",
+            default: DefaultValue::Words("no limit"),
+            right: "concurrency = { total = 100, per_client = 4, wait = \"2s\" }",
+            wrong: "concurrency = 100",
+            value: &CONCURRENCY_FIELD,
+            ..Key::LIVE
+        },
+        Key {
+            name: "basic_auth",
+            brief: "Users that may use the route, with a password (RFC 7617)",
+            long: "Everybody else gets 401. `deny`, `allow` and `rate_limit` are applied first. The app gets the user's name in the header `Remote-User`, which no client can set on this route; classic PHP also gets `REMOTE_USER` and `AUTH_TYPE`. Passwords are checked on threads of their own, and a correct one is remembered for a minute. Use it over TLS only: the password is sent with each request.",
+            default: DefaultValue::Words("none"),
+            right: "basic_auth = { file = \"htpasswd\", realm = \"Staging\" }",
+            wrong: "basic_auth = \"htpasswd\"",
+            value: &BASIC_AUTH_FIELD,
             ..Key::LIVE
         },
         Key {

@@ -36,6 +36,9 @@ fn around(path: &str, line: &str) -> String {
     if section.starts_with("server") {
         let _ = write!(text, "[{section}]\n{line}\n\n");
     }
+    if section == "listen.public" && key == "proxy_protocol" {
+        text.push_str("[server]\ntrusted_proxies = [\"10.0.0.5\"]\n\n");
+    }
     if section == "admin" {
         let bind = if key == "bind" { "" } else { "bind = \"127.0.0.1:9090\"\n" };
         let _ = write!(text, "[admin]\n{bind}{line}\n\n");
@@ -89,6 +92,12 @@ fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
         if in_split {
             let names_one = key == "app" || key == "upstream";
             text.push_str(if names_one { "share = \"5%\"\n" } else { "app = \"shop\"\n" });
+        }
+        if section.ends_with("basic_auth") && !matches!(key, "users" | "file") {
+            text.push_str("file = \"htpasswd\"\n");
+        }
+        if section.ends_with("concurrency") && key != "total" {
+            text.push_str("total = 10\n");
         }
         if section.ends_with("redirect") && key != "to" {
             text.push_str("to = \"/y\"\n");

@@ -48,6 +48,7 @@ impl MemorySources {
             ("/run/secrets/db", "postgres://shop\n"),
             ("/etc/ssl/internal-ca.pem", "-----BEGIN CERTIFICATE-----\n"),
             ("/etc/ssl/client.pem", "-----BEGIN CERTIFICATE-----\n"),
+            ("htpasswd", "alice:$2y$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n"),
             ("/etc/ssl/client.key", "-----BEGIN PRIVATE KEY-----\n"),
             ("/etc/ssl/shop.pem", "-----BEGIN CERTIFICATE-----\n"),
             ("/etc/ssl/shop.key", "-----BEGIN PRIVATE KEY-----\n"),

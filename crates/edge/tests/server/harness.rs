@@ -28,6 +28,7 @@ impl Server {
         let context = Arc::new(ListenerContext {
             handler: Arc::clone(&edge) as _,
             limits: ConnectionLimits::default(),
+            proxy_protocol: None,
             draining: Arc::new(AtomicBool::new(false)),
             open: Arc::new(OpenConnections::new(100)),
             meter: keepwarm_telemetry::meters::listener("main"),

@@ -218,6 +218,12 @@ fn listeners(listeners: &[ListenerStatus]) -> Vec<Family> {
             each(|totals| totals.refused),
         ),
         counter(
+            "keepwarm_proxy_headers_rejected",
+            "Connections closed because their PROXY header was missing, invalid, late, or of an untrusted peer",
+            None,
+            proxy_headers_rejected(),
+        ),
+        counter(
             "keepwarm_connections_evicted",
             "Idle connections closed to make room at the connection limit",
             None,
@@ -242,6 +248,14 @@ fn listeners(listeners: &[ListenerStatus]) -> Vec<Family> {
             each(|totals| totals.sent),
         ),
     ]
+}
+
+fn proxy_headers_rejected() -> Vec<Row> {
+    let labelled = |(listener, reason, count): &(String, &'static str, u64)| Row {
+        labels: vec![("listener", listener.clone()), ("reason", (*reason).to_owned())],
+        value: Value::Count(*count),
+    };
+    counters::PROXY_HEADERS_REJECTED.values().iter().map(labelled).collect()
 }
 
 /// Counters with a word that says why.

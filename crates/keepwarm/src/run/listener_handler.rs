@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{AccessLog, Bind, Limits, Listener, Upstream};
+use keepwarm_config::{AccessLog, Bind, Cidr, Limits, Listener, Upstream};
 use keepwarm_edge::{Edge, Site};
 use keepwarm_egress::{CallLog, Door, Proxy, ProxyRules, Resolver};
 use keepwarm_serve::Frontend;
@@ -32,6 +32,8 @@ pub(super) struct ListenerSettings {
     pub(super) is_proxy: bool,
     /// The time limit of TLS handshakes; `None`: plaintext.
     pub(super) tls: Option<Duration>,
+    /// Peers whose PROXY headers name the client. Empty: connections begin without one.
+    pub(super) proxy_protocol: Vec<Cidr>,
 }
 
 /// The settings of a forward proxy.
@@ -51,7 +53,7 @@ pub(super) enum ListenerTarget {
 }
 
 impl ListenerSettings {
-    pub(super) fn of_listener(listen: &Listener) -> Self {
+    pub(super) fn of_listener(listen: &Listener, trusted_proxies: &[Cidr]) -> Self {
         Self {
             name: listen.name.clone(),
             limits: listen.limits.clone(),
@@ -61,6 +63,7 @@ impl ListenerSettings {
             is_door: false,
             is_proxy: listen.forward_proxy.is_some(),
             tls: listen.tls.as_ref().map(|tls| tls.handshake_timeout),
+            proxy_protocol: if listen.proxy_protocol { trusted_proxies.to_vec() } else { Vec::new() },
         }
     }
 
@@ -81,6 +84,7 @@ impl ListenerSettings {
             is_door: true,
             is_proxy: false,
             tls: None,
+            proxy_protocol: Vec::new(),
         }
     }
 }

@@ -137,7 +137,12 @@ impl Listeners {
                         )
                     }
                 };
-                self.plan_address(&mut plan, bind, wanted, ListenerSettings::of_listener(listen))?;
+                self.plan_address(
+                    &mut plan,
+                    bind,
+                    wanted,
+                    ListenerSettings::of_listener(listen, &config.server.trusted_proxies),
+                )?;
             }
         }
         for (bind, door, settings) in doors(config, targets.upstreams) {
@@ -307,6 +312,7 @@ impl Listeners {
                 http2: settings.http2,
                 ..assemble::connection_limits(&settings.limits)
             },
+            proxy_protocol: assemble::proxy_protocol(&settings.proxy_protocol),
             draining: Arc::clone(draining),
             open: Arc::clone(open),
             meter: keepwarm_telemetry::meters::listener(&settings.name),

@@ -174,6 +174,7 @@ fn listening(limits: ConnectionLimits) -> TestListener {
     let context = Arc::new(ListenerContext {
         handler: Arc::clone(&app) as Arc<dyn Frontend>,
         limits: ConnectionLimits { http2: true, ..limits },
+        proxy_protocol: None,
         draining: Arc::clone(&draining),
         open: Arc::clone(&open),
         meter: keepwarm_telemetry::meters::listener("test"),

@@ -179,26 +179,38 @@ impl OpenConnections {
         per_client: usize,
         cells: &'static ListenerCells,
     ) -> Option<ConnectionGuard> {
-        let client = client.filter(|_| per_client > 0);
-        if let Some(client) = client {
-            let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = by_client.entry(client).or_default();
-            if *count >= per_client {
+        let client = match self.count_client(client, per_client) {
+            Ok(counted) => counted,
+            Err(ClientFull) => {
                 cells.refused.add(1);
                 return None;
             }
-            *count += 1;
-        }
+        };
         let thread = thread_index();
         self.count.fetch_add(1, Ordering::Relaxed);
         self.by_thread.of(thread).fetch_add(1, Ordering::Relaxed);
         cells.accepted.add(1);
         Some(ConnectionGuard { open: Arc::clone(self), thread, client, cells })
     }
+
+    /// Counts one more of this client, and returns the client if it is counted at all.
+    fn count_client(&self, client: Option<IpAddr>, limit: usize) -> Result<Option<IpAddr>, ClientFull> {
+        let Some(client) = client.filter(|_| limit > 0) else { return Ok(None) };
+        let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = by_client.entry(client).or_default();
+        if *count >= limit {
+            return Err(ClientFull);
+        }
+        *count += 1;
+        Ok(Some(client))
+    }
 }
 
+/// The client is at its limit of connections.
+struct ClientFull;
+
 /// Whether a new episode begins: it has not happened for [`QUIET`].
-fn begins(last: &Mutex<Option<Instant>>) -> bool {
+pub(super) fn begins(last: &Mutex<Option<Instant>>) -> bool {
     let now = Instant::now();
     let before = last.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
     before.is_none_or(|at| now.saturating_duration_since(at) > QUIET)
@@ -211,6 +223,22 @@ pub(super) struct ConnectionGuard {
     thread: usize,
     client: Option<IpAddr>,
     cells: &'static ListenerCells,
+}
+
+impl ConnectionGuard {
+    /// Counts a connection of this client, which was not known when it was accepted, if the client's limit allows.
+    pub(super) fn count_client(&mut self, client: Option<IpAddr>, limit: usize) -> bool {
+        match self.open.count_client(client, limit) {
+            Ok(counted) => {
+                self.client = counted;
+                true
+            }
+            Err(ClientFull) => {
+                self.cells.refused.add(1);
+                false
+            }
+        }
+    }
 }
 
 impl Drop for ConnectionGuard {

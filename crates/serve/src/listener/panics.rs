@@ -70,6 +70,7 @@ fn listening() -> TestListener {
     let context = Arc::new(ListenerContext {
         handler: Arc::clone(&app) as Arc<dyn Frontend>,
         limits: ConnectionLimits { http2: true, ..ConnectionLimits::default() },
+        proxy_protocol: None,
         draining: Arc::default(),
         open: Arc::clone(&open),
         meter: keepwarm_telemetry::meters::listener("panics"),

@@ -8,7 +8,7 @@ use tokio::net::UnixStream;
 use super::*;
 use crate::{Exchange, Handler, Refusal};
 
-struct PongHandler;
+pub(super) struct PongHandler;
 
 impl Handler for PongHandler {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
@@ -39,6 +39,7 @@ fn serve_one() -> TestConnection {
     let context = Arc::new(ListenerContext {
         handler: Arc::new(PongHandler),
         limits: ConnectionLimits::default(),
+        proxy_protocol: None,
         draining: Arc::default(),
         open: Arc::new(OpenConnections::new(1)),
         meter: keepwarm_telemetry::meters::unlisted(),

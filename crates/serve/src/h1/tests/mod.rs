@@ -75,6 +75,7 @@ pub(crate) fn connect_over(
     let context = Arc::new(ListenerContext {
         handler: Arc::new(ScriptHandler(act)),
         limits,
+        proxy_protocol: None,
         draining: Arc::new(AtomicBool::new(false)),
         open: Arc::new(OpenConnections::new(100)),
         meter: keepwarm_telemetry::meters::listener("test"),

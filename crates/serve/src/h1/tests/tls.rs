@@ -91,6 +91,7 @@ async fn serve_one(io: OwnedFd, tls: Arc<ServerTls>) {
         draining: Arc::new(AtomicBool::new(false)),
         open: Arc::new(OpenConnections::new(100)),
         meter: keepwarm_telemetry::meters::listener("test"),
+        proxy_protocol: None,
         tls: None,
     });
     let peer = ConnectionInfo::over_tls(None, LocalAddress::Unix(None), handshake);

@@ -126,6 +126,11 @@ fn encode_ends(params: &mut ParamsWriter<'_>, request: &Request) {
     };
     params.pair(b"REMOTE_ADDR", client.as_bytes());
     params.pair(b"REMOTE_PORT", client_port.as_bytes());
+    if let Some(user) = &request.notes.routed.user {
+        // RFC 3875 §4.1.1, §4.1.11.
+        params.pair(b"AUTH_TYPE", b"Basic");
+        params.pair(b"REMOTE_USER", user.as_bytes());
+    }
 
     let (name, port) = split_authority(request.head.authority());
     let (address, local_port) = request.peer().local_text();

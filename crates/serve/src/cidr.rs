@@ -34,7 +34,8 @@ impl Cidr {
     }
 
     /// Whether any block of a list holds `address`.
-    pub(crate) fn any_contains(list: &[Self], address: IpAddr) -> bool {
+    #[must_use]
+    pub fn any_contains(list: &[Self], address: IpAddr) -> bool {
         list.iter().any(|block| block.contains(address))
     }
 }

@@ -1,0 +1,86 @@
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::checksum::crc32c;
+use crate::v2::{
+    FIXED, LOCAL, PROXY, SIGNATURE, TCP_V4, TCP_V6, TLV_CRC32C, UNIX_PATH, UNIX_STREAM, UNSPECIFIED,
+};
+use crate::{MAX_V1, ProxiedAddresses};
+
+/// Appends a header of version 1. It has no word for `LOCAL` and Unix sockets: both are `UNKNOWN`, which receivers treat alike.
+pub fn encode_v1(addresses: &ProxiedAddresses, out: &mut Vec<u8>) {
+    out.reserve(MAX_V1);
+    let ProxiedAddresses::Tcp { source, destination } = addresses else {
+        return out.extend_from_slice(b"PROXY UNKNOWN\r\n");
+    };
+    let (from, to) = same_family(*source, *destination);
+    let family = if from.is_ipv4() { "TCP4" } else { "TCP6" };
+    // Writing into memory cannot fail.
+    let _ = write!(out, "PROXY {family} {} {} {} {}\r\n", from.ip(), to.ip(), from.port(), to.port());
+}
+
+/// Appends a header of version 2, with a CRC32c if `checksum`.
+pub fn encode_v2(addresses: &ProxiedAddresses, checksum: bool, out: &mut Vec<u8>) {
+    let begin = out.len();
+    out.reserve(FIXED + 2 * UNIX_PATH + 7);
+    out.extend_from_slice(SIGNATURE);
+    let (command, family) = match addresses {
+        ProxiedAddresses::Local => (LOCAL, UNSPECIFIED),
+        ProxiedAddresses::Unspecified => (PROXY, UNSPECIFIED),
+        ProxiedAddresses::Tcp { source, destination } => match same_family(*source, *destination).0 {
+            SocketAddr::V4(_) => (PROXY, TCP_V4),
+            SocketAddr::V6(_) => (PROXY, TCP_V6),
+        },
+        ProxiedAddresses::Unix { .. } => (PROXY, UNIX_STREAM),
+    };
+    out.extend_from_slice(&[command, family, 0, 0]);
+    match addresses {
+        ProxiedAddresses::Local | ProxiedAddresses::Unspecified => {}
+        ProxiedAddresses::Tcp { source, destination } => {
+            let (from, to) = same_family(*source, *destination);
+            for end in [from, to] {
+                match end.ip() {
+                    IpAddr::V4(v4) => out.extend_from_slice(&v4.octets()),
+                    IpAddr::V6(v6) => out.extend_from_slice(&v6.octets()),
+                }
+            }
+            out.extend_from_slice(&from.port().to_be_bytes());
+            out.extend_from_slice(&to.port().to_be_bytes());
+        }
+        ProxiedAddresses::Unix { source, destination } => {
+            for path in [source, destination] {
+                let end = out.len() + UNIX_PATH;
+                out.extend(path.iter().take(UNIX_PATH));
+                out.resize(end, 0);
+            }
+        }
+    }
+    if checksum {
+        out.extend_from_slice(&[TLV_CRC32C, 0, 4, 0, 0, 0, 0]);
+    }
+    let length = u16::try_from(out.len() - begin - FIXED).unwrap_or(u16::MAX).to_be_bytes();
+    if let Some(field) = out.get_mut(begin + FIXED - 2..begin + FIXED) {
+        field.copy_from_slice(&length);
+    }
+    if checksum {
+        let sum = crc32c([out.get(begin..).unwrap_or_default()]).to_be_bytes();
+        let end = out.len();
+        if let Some(field) = out.get_mut(end - 4..) {
+            field.copy_from_slice(&sum);
+        }
+    }
+}
+
+/// A header has one family. An IPv4 address beside an IPv6 one is written as the v4-mapped address (RFC 4291 §2.5.5.2).
+fn same_family(source: SocketAddr, destination: SocketAddr) -> (SocketAddr, SocketAddr) {
+    let plain = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
+    let mapped = |end: SocketAddr| match end.ip() {
+        IpAddr::V4(v4) => SocketAddr::from((v4.to_ipv6_mapped(), end.port())),
+        IpAddr::V6(v6) => SocketAddr::from((v6, end.port())),
+    };
+    let (from, to) = (plain(source), plain(destination));
+    match from.is_ipv4() == to.is_ipv4() {
+        true => (from, to),
+        false => (mapped(from), mapped(to)),
+    }
+}
