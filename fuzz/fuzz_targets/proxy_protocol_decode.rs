@@ -1,15 +1,20 @@
 //! Property: no bytes make the decoder panic, it never takes or requests a byte after the header, and what it reads is what it would write.
 #![no_main]
 
-use keepwarm_proxy_protocol::{Decoded, MAX_V1, MAX_V2, ProxiedAddresses, ProxyHeader, decode, encode_v1, encode_v2};
+use keepwarm_proxy_protocol::{
+    Decoded, MAX_V1, MAX_V2, ProxiedAddresses, ProxyHeader, decode, encode_v1, encode_v2,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let whole = decode(data);
-    assert_eq!(read_exactly(data), whole.clone().map(|decoded| match decoded {
-        Decoded::Complete(header, length) => Some((header, length)),
-        Decoded::NeedMore(_) => None,
-    }));
+    assert_eq!(
+        read_exactly(data),
+        whole.clone().map(|decoded| match decoded {
+            Decoded::Complete(header, length) => Some((header, length)),
+            Decoded::NeedMore(_) => None,
+        })
+    );
     let Ok(Decoded::Complete(header, length)) = whole else { return };
     assert!(length <= data.len() && length <= MAX_V1.max(MAX_V2));
     // Bytes after the header change nothing.
@@ -35,7 +40,9 @@ fn plain(addresses: ProxiedAddresses) -> ProxyHeader {
 
 /// Two v4-mapped addresses are written as the v4 ones.
 fn canonical(addresses: &ProxiedAddresses) -> ProxiedAddresses {
-    let ProxiedAddresses::Tcp { mut source, mut destination } = addresses.clone() else { return addresses.clone() };
+    let ProxiedAddresses::Tcp { mut source, mut destination } = addresses.clone() else {
+        return addresses.clone();
+    };
     let (from, to) = (source.ip().to_canonical(), destination.ip().to_canonical());
     if from.is_ipv4() == to.is_ipv4() {
         source.set_ip(from);
