@@ -99,12 +99,15 @@ fn an_app_is_served_over_tls_1_2_and_1_3() {
     fs::write(server.folder().join("large"), vec![b'x'; 3_000_000]).unwrap();
     let large = format!("@{}", server.folder().join("large").display());
     for version in [&["--tls-max", "1.2"][..], &["--tlsv1.3"]] {
-        let text = curl(&server, version, "https://shop.example:PORT/connection");
-        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
-        assert!(
-            text.contains("wsgi.url_scheme=https") && text.contains("HTTP_X_FORWARDED_PROTO=https"),
-            "{text}"
-        );
+        for (protocol, begin) in [("--http2", "HTTP/2 200"), ("--http1.1", "HTTP/1.1 200")] {
+            let text =
+                curl(&server, &[version, &[protocol]].concat(), "https://shop.example:PORT/connection");
+            assert!(text.starts_with(begin), "{text}");
+            assert!(
+                text.contains("wsgi.url_scheme=https") && text.contains("HTTP_X_FORWARDED_PROTO=https"),
+                "{text}"
+            );
+        }
         // Uploads and downloads of many records.
         let upload = [version, &["--data-binary", &large]];
         let text = curl(&server, &upload.concat(), "https://shop.example:PORT/digest");
@@ -217,7 +220,7 @@ fn a_request_for_another_host_is_misdirected_unless_the_certificate_covers_it() 
     // A client that requested the name gets what there is for it, whatever the certificate.
     let there = format!("new.example:443:{}", server.address());
     let text = curl(&server, &["--insecure", "--connect-to", &there], "https://new.example/");
-    assert!(text.contains("HTTP/1.1 200"), "{text}");
+    assert!(text.starts_with("HTTP/2 200"), "{text}");
 }
 
 #[test]
