@@ -51,12 +51,44 @@ def anchors(text):
             for heading in re.findall(r"^#+ +(.*)$", text, re.M)}
 
 
+def completed(example, directory):
+    """The example with what it leaves out: a reader of a section about headers need not read about addresses again."""
+    before, after = [], []
+    tables = set(re.findall(r"^\[+([\w.-]+)\]+", example, re.M))
+    if "listen.public" not in tables and any(name.startswith("listen.public.") for name in tables):
+        before.append('[listen.public]\nbind = "127.0.0.1:0"\n')
+    if "listen.public.route" not in tables and any(name.startswith("listen.public.route.") for name in tables):
+        before.append('[[listen.public.route]]\napp = "shop"\n')
+    text = "".join(before) + example
+    if re.search(r"^\[+listen\.public\b", text, re.M) and not re.search(r"^(\[+(listen\.\w+\.(route|forward_proxy)|app\.)|route =|forward_proxy =)", text, re.M):
+        after.append("\n[[listen.public.route]]\nrespond = 204\n")
+    for kind, key, content in (("app", "app", 'entry = "shop.wsgi:application"'), ("upstream", "upstream", 'url = "http://127.0.0.1:9"'), ("rate_limit", "rate_limit", 'rate = "10/s"')):
+        for name in dict.fromkeys(re.findall(rf'\b{key} = "([\w-]+)"', text)):
+            if f"{kind}.{name}" not in tables:
+                after.append(f"\n[{kind}.{name}]\n{content}\n")
+    return (text + "".join(after)).replace("/etc/ssl/", f"{directory}/ssl/")
+
+
+def certificates(directory):
+    """Files as examples name them: `/etc/ssl/NAME.pem` and its key."""
+    (directory / "ssl").mkdir()
+    for name, host in (("shop", "shop.example"), ("wild", "*.shop.example"), ("employees", "employees.example")):
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30", "-subj", f"/CN={name}",
+                   "-addext", f"subjectAltName=DNS:{host}", "-keyout", directory / f"ssl/{name}.key", "-out", directory / f"ssl/{name}.pem"]  # fmt: skip
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def wrong_examples(page, text, binary):
     for match in re.finditer(r"^```toml\n(.*?)^```", text, re.M | re.S):
         line = text[: match.start()].count("\n") + 2
         with tempfile.TemporaryDirectory() as directory:
             file = pathlib.Path(directory) / "keepwarm.toml"
-            file.write_text(match[1])
+            file.write_text(completed(match[1], directory))
+            if "/etc/ssl/" in match[1]:
+                certificates(pathlib.Path(directory))
+            if '"htpasswd"' in match[1]:
+                hashed = subprocess.run([binary, "hash-password", "--user", "alice"], input="secret\n", stdout=subprocess.PIPE, check=True, text=True)
+                (pathlib.Path(directory) / "htpasswd").write_text(hashed.stdout)
             # Files that examples include; they may be empty.
             (pathlib.Path(directory) / "conf.d").mkdir()
             (pathlib.Path(directory) / "conf.d/empty.toml").touch()

@@ -102,7 +102,8 @@ fn normalize(times: u32) {
 
 /// Finds the route for a path: the last but one of the list's, and a fallback for all paths comes last.
 fn route(paths: &[String], times: u32) {
-    let mut routes: Vec<Route> = paths.iter().map(|path| route_at(PathPattern::Prefix(path.clone()))).collect();
+    let mut routes: Vec<Route> =
+        paths.iter().map(|path| route_at(PathPattern::Prefix(path.clone()))).collect();
     routes.push(route_at(PathPattern::Any));
     let site = Site::new(routes, Vec::new());
     let path = paths.last().map_or("/shop/items/latest", String::as_str).to_owned() + "latest";
