@@ -227,7 +227,7 @@ fn requests_are_counted_by_app_route_and_class() {
         .filter_map(|name| Some(name.split_once("route=\"")?.1.split('"').next()?.to_owned()))
         .collect();
     let known: BTreeSet<String> =
-        ["", "/*", "/fixed", "shop.example/api/*", "faulty.example/*"].map(str::to_owned).into();
+        ["", "/*", "/fixed", "/mirrored", "shop.example/api/*", "faulty.example/*"].map(str::to_owned).into();
     assert_eq!(routes, known);
 }
 

@@ -343,8 +343,14 @@ fn begin(fd: Socket, client: Option<SocketAddr>, local: &LocalAddress, context: 
     }
     keepwarm_net::spawn_local(async move {
         let _place = place;
-        // In a box: the runtime copies a task's future several times, and this is one of kilobytes.
-        Box::pin(serve_client(Io::new(fd), ends, context)).await;
+        // In a box: the runtime copies a task's future several times, and this is one of kilobytes. One of its own in plaintext: with TLS it is larger.
+        match context.tls {
+            None => {
+                let peer = ConnectionInfo::new(ends.client, ends.local, ends.scheme);
+                Box::pin(h1::serve(Io::new(fd).into(), peer, context)).await;
+            }
+            Some(_) => Box::pin(serve_client(Io::new(fd), ends, context)).await,
+        }
     });
 }
 

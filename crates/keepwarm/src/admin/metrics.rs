@@ -26,7 +26,6 @@ pub(super) fn families(status: &StatusSnapshot) -> Vec<Family> {
     all.extend(listeners(&status.listeners));
     all.extend(http2::families());
     all.extend(tls::families(status));
-    all.extend(http2::families());
     all.extend(upstreams::families(&status.upstreams));
     all.extend(words());
     all.extend(spill());

@@ -339,21 +339,10 @@ impl Stream {
         self.state.refused = true;
         // The end of its body is unknown, and so is whether it has one.
         self.state.body_done = true;
-        match refusal.name {
-            TLS_ON_PLAIN => self.refuse_tls(refusal),
-            _ => handler.refuse(&mut Exchange::http1(self), refusal),
+        if refusal.name == TLS_ON_PLAIN {
+            encrypted::report_tls_on_plain(&self.request.peer, &self.context.meter.name);
         }
-    }
-
-    /// A client that speaks TLS understands an alert, and no response.
-    fn refuse_tls(&mut self, refusal: &Refusal) {
-        /// The fatal alert `handshake_failure` (RFC 8446 §6).
-        const ALERT: [u8; 7] = [21, 3, 1, 0, 2, 2, 40];
-        encrypted::report_tls_on_plain(&self.request.peer, &self.context.meter.name);
-        self.storage.out.head.extend_from_slice(&ALERT);
-        self.request.notes.reason = Some(refusal.name);
-        self.state.status = refusal.status;
-        self.state.response = ResponseState::Ended { keep: false };
+        handler.refuse(&mut Exchange::http1(self), refusal);
     }
 
     /// Finishes an exchange: writes the rest, and decides whether the connection is kept.
