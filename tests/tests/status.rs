@@ -89,6 +89,8 @@ fn the_json_matches_the_documentation() {
         certificate.write(command.get_current_dir().expect("it has a directory"), "shop");
     });
     let server = server.warm("/pong");
+    let maintained = run(server.folder(), &["maintenance", "on", "--listener", "secure"]);
+    assert_eq!(maintained.status.code(), Some(0), "{}", text(&maintained.stderr));
     let mut client = server.client();
     client.send(get("/sleep?ms=25000"));
     let status = wait_for(&server, "the worker is at work", |status| {

@@ -58,9 +58,14 @@ impl Server {
         let (config, warnings) =
             loaded.await.unwrap_or_else(|error| Err(error.to_string())).map_err(ReloadError::from)?;
         warnings.iter().for_each(|warning| tracing::warn!(name: "configuration_warning", "{warning}"));
-        // Thousands of certificates take seconds.
-        let tls = tokio::task::spawn_blocking(self.listeners.tls.preparation(&config));
-        let tls = tls.await.unwrap_or_else(|error| Err(error.to_string()))?;
+        let prepare = self.listeners.tls.preparation(&config);
+        let tls = match config.listeners.iter().any(|listen| listen.tls.is_some()) {
+            // Thousands of certificates take seconds.
+            true => {
+                tokio::task::spawn_blocking(prepare).await.unwrap_or_else(|error| Err(error.to_string()))?
+            }
+            false => prepare()?,
+        };
         let tried = match self.make_ready(&config, tls) {
             Ok(next) => match self.supervisor.reload(next.specs.clone()).await {
                 Ok(report) => Ok((next, report)),
