@@ -33,8 +33,8 @@ impl Draw {
         let got: usize = pairs.iter().map(|(_, response)| 200 + response.body).sum();
         let (streams, responses): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let frames = self.frames(rng, &streams);
-        // Each window update takes its time. Of a client that keeps to the rules, it is for more than a few bytes: a connection on which hundreds come
-        // for a byte each is ended as misuse (CVE-2019-9511).
+        // Each window update takes its time. A client that keeps to the rules opens its windows by more than a few bytes: a connection on which hundreds of
+        // updates come for a byte each is ended as misuse (CVE-2019-9511).
         let rounds = if self.quick && frames.late.is_zero() { 300 } else { 60 };
         let largest = responses.iter().map(|response| response.body).max().unwrap_or(0);
         let least = if self.clean { 1000 } else { 1 };
