@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use keepwarm_tests::certificates::{Authority, Identity, TlsClient, TlsRelay};
-use keepwarm_tests::{ASGI, BOUND, Client, Server, WSGI, admin, websocket};
+use keepwarm_tests::service::Service;
+use keepwarm_tests::{ASGI, BOUND, Client, Server, WSGI, admin, keepwarm, websocket};
 use rustix::process::Signal;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -252,30 +253,33 @@ fn tls_to_a_plaintext_listener_is_reported() {
 #[test]
 fn sessions_are_resumed_after_a_reload_and_an_upgrade() {
     let identity = Authority::default().identity(&["shop.example"]);
-    let config = format!("[server]\nthreads = 3\n{FIXED}");
-    let server = start(&config, &pair("shop"), &[("shop", &identity)]);
+    let config = format!(
+        "[server]\nthreads = 3\npid_file = \"@DIR@/pid\"\nlog = {{ file = \"@DIR@/log\" }}\n{}",
+        FIXED.replace("@TLS@", &pair("shop"))
+    );
+    let service = Service::start_with(keepwarm(), &config, |folder| drop(identity.write(folder, "shop")));
+    let server = &service.server;
     for version in ["-tls1_2", "-tls1_3"] {
         let file = server.folder().join(format!("session{version}"));
         let session = file.to_str().unwrap();
         let save = [version, "-servername", "shop.example", "-sess_out", session, "-ign_eof"];
-        save_session(&server, &save);
+        save_session(server, &save);
         assert!(file.exists(), "{version}: no ticket");
     }
     let resumes = || {
         for version in ["-tls1_2", "-tls1_3"] {
             let file = server.folder().join(format!("session{version}"));
             let args = [version, "-servername", "shop.example", "-sess_in", file.to_str().unwrap()];
-            let output = s_client(&server, &args);
+            let output = s_client(server, &args);
             assert!(output.contains("Reused, TLSv1."), "{version}: {output}");
         }
     };
     // On whichever thread it is accepted.
     (0..6).for_each(|_| resumes());
-    server.reload();
+    server.signal(Signal::HUP);
+    service.wait_for_log("reloaded in");
     resumes();
-    let mark = server.mark();
-    server.signal(Signal::USR2);
-    server.wait_for_log_after(mark, "the new process serves", Duration::from_secs(30));
+    service.upgrade();
     (0..6).for_each(|_| resumes());
 }
 
