@@ -164,6 +164,26 @@ impl<'a> Checker<'a> {
         values.into_iter().collect()
     }
 
+    /// Calls `read` within each item of a list of 1 to `most` items. A list of another length is reported.
+    pub(crate) fn each_item(
+        &mut self,
+        directive: &Directive,
+        most: usize,
+        mut read: impl FnMut(&Directive, &mut Self),
+    ) {
+        let items = self.items(directive);
+        if items.is_empty() || items.len() > most {
+            let what = if items.is_empty() { "is an empty list" } else { "is too long" };
+            self.wrong(directive.span, what).report(self);
+            return;
+        }
+        for (index, item) in items.iter().enumerate() {
+            self.enter_item(index + 1);
+            read(item, self);
+            self.leave();
+        }
+    }
+
     /// The table, or `None` after another type was reported.
     pub(crate) fn table<'d>(&mut self, directive: &'d Directive) -> Option<Cow<'d, Table>> {
         match &directive.value {

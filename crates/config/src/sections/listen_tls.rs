@@ -221,23 +221,14 @@ const MOST: usize = 10_000;
 
 impl Field<TlsDraft> for CertificateList {
     fn set(&self, draft: &mut TlsDraft, directive: &Directive, cx: &mut Checker<'_>) {
-        let items = cx.items(directive);
-        if items.is_empty() || items.len() > MOST {
-            let what = if items.is_empty() { "is an empty list" } else { "is too long" };
-            cx.wrong(directive.span, what).report(cx);
-            return;
-        }
-        for (index, item) in items.iter().enumerate() {
-            cx.enter_item(index + 1);
-            if let Some(table) = cx.table(item) {
-                let mut one = CertificateDraft::default();
-                CERTIFICATE.read(&mut one, &table, cx);
-                one.note_spans(&table);
-                require_both(&table, item, cx);
-                draft.others.push(one);
-            }
-            cx.leave();
-        }
+        cx.each_item(directive, MOST, |item, cx| {
+            let Some(table) = cx.table(item) else { return };
+            let mut one = CertificateDraft::default();
+            CERTIFICATE.read(&mut one, &table, cx);
+            one.note_spans(&table);
+            require_both(&table, item, cx);
+            draft.others.push(one);
+        });
     }
 
     fn describe(&self) -> &dyn Describe {

@@ -53,19 +53,7 @@ static ENDPOINT: Section<EndpointDraft> = Section {
 
 impl Field<UpstreamDraft> for EndpointList {
     fn set(&self, draft: &mut UpstreamDraft, directive: &Directive, cx: &mut Checker<'_>) {
-        let items = cx.items(directive);
-        if items.is_empty() || items.len() > MOST {
-            let what = if items.is_empty() { "is an empty list" } else { "is too long" };
-            cx.wrong(directive.span, what).report(cx);
-            return;
-        }
-        for (index, item) in items.iter().enumerate() {
-            cx.enter_item(index + 1);
-            if let Some(endpoint) = one(item, cx) {
-                draft.endpoints.push(endpoint);
-            }
-            cx.leave();
-        }
+        cx.each_item(directive, MOST, |item, cx| draft.endpoints.extend(one(item, cx)));
     }
 
     fn describe(&self) -> &dyn Describe {
