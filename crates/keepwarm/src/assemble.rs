@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
-    BasicAuth, Changes, Checks, Cidr, ConcurrencyLimit, Files, FixedResponse, HeaderRules, Redirect, Route,
-    SendFiles, Site, Target, TryFiles,
+    BasicAuth, Changes, Checks, Cidr, ConcurrencyLimit, Files, FixedResponse, HeaderRules, PathPattern,
+    Redirect, Route, SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
 use keepwarm_serve::{
@@ -308,9 +308,11 @@ fn route(
     let request = template::header_rules(&route.request_headers);
     let rewrite = route.rewrite.as_ref().map(template::template);
     let has_changes = response.is_some() || request.is_some() || rewrite.is_some();
+    let path = matcher::path(&route.path)?;
+    let target = target(route, config, targets, &path)?;
     Ok(Route {
         hosts: route.hosts.iter().map(matcher::host).collect::<Result<_, _>>()?,
-        path: matcher::path(&route.path)?,
+        path,
         methods: route.methods.iter().filter_map(|method| method.parse().ok()).collect(),
         conditions: matcher::conditions(&route.conditions)?,
         strip_prefix: route.strip_prefix,
@@ -336,7 +338,7 @@ fn route(
             any_names: route.any_header_names,
             via: route.via,
         },
-        ..Route::to(target(route, config, targets)?)
+        ..Route::to(target)
     })
 }
 
@@ -344,8 +346,8 @@ fn target(
     route: &keepwarm_config::Route,
     config: &Config,
     targets: RouteTargets<'_>,
+    path: &PathPattern,
 ) -> Result<Target, String> {
-    let path = matcher::path(&route.path)?;
     Ok(match &route.action {
         Action::App(name) => {
             let app = targets.links.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
@@ -386,7 +388,7 @@ fn target(
             let prefix = if route.rewrite.is_some() { 0 } else { route.path.mount().len() };
             let files = Files::new(absolute(folder), prefix);
             Target::Files(Arc::new(files.with_options(files::options(&route.file_options)?)))
-                .behind(checks(route), &path)
+                .behind(checks(route), path)
         }
         Action::Respond(respond) => Target::Respond(
             FixedResponse::new(
@@ -397,11 +399,11 @@ fn target(
             )
             .map_err(|bad| bad.to_string())?,
         )
-        .behind(checks(route), &path),
+        .behind(checks(route), path),
         Action::Redirect(redirect) => {
             let to = template::template(&redirect.to);
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
-                .behind(checks(route), &path)
+                .behind(checks(route), path)
         }
     })
 }
