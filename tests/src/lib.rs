@@ -15,6 +15,7 @@ pub mod load;
 pub mod name_server;
 pub mod oracle;
 pub mod origin;
+pub mod pebble;
 pub mod process;
 pub mod process_mark;
 mod response;

@@ -80,6 +80,11 @@ impl Certificate {
         Self::from_pem(&format!("{}{}", key.serialize_pem(), certificate.pem()))
     }
 
+    /// Key and chain in PEM.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
     /// Whether it is one of our own.
     pub fn is_self_signed(&self) -> bool {
         self.facts.issuer.contains(SELF_SIGNED)

@@ -28,6 +28,11 @@ const LOCKED: Duration = Duration::from_secs(5);
 pub trait CertificateSink: Send + Sync + 'static {
     /// Presents this certificate for the name from now on.
     fn install(&self, name: &str, certificate: &Certificate);
+
+    /// Whether a certificate is presented for the name already, for which one of our own would be no better.
+    fn presents(&self, _name: &str) -> bool {
+        false
+    }
 }
 
 /// Keeps the certificates of a set of names.
@@ -148,15 +153,17 @@ impl Keeper {
                 );
             }
         }
+        tracing::warn!(
+            name: "acme_no_certificate",
+            certificate = &*self.name,
+            "there is no certificate of the authority for the name yet; until it issues one, clients see a self-signed one and warn their users, \
+            or the one of another authority that is stored"
+        );
+        if self.shared.sink.presents(&self.name) {
+            return;
+        }
         match Certificate::self_signed(&self.name) {
-            Ok(certificate) => {
-                tracing::warn!(
-                    name: "acme_self_signed",
-                    certificate = &*self.name,
-                    "there is no certificate for the name yet; until the authority issues one, clients see a self-signed one and warn their users"
-                );
-                self.shared.sink.install(&self.name, &certificate);
-            }
+            Ok(certificate) => self.shared.sink.install(&self.name, &certificate),
             Err(error) => {
                 tracing::error!(name: "acme_name_invalid", certificate = &*self.name, error, "the name cannot be in a certificate");
             }

@@ -88,14 +88,24 @@ impl Storage {
         for directory in
             [root, &folder].into_iter().map(Path::to_owned).chain(DIRECTORIES.map(|name| folder.join(name)))
         {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&directory)
-                .map_err(|error| at(&directory, &error))?;
-            check_owner(&directory)?;
+            make_private(&directory)?;
         }
         Ok(Self { folder })
+    }
+
+    /// Where the certificate of a name is, or will be; nothing is made.
+    pub fn certificate_file(root: &Path, authority: &Authority, name: &str) -> PathBuf {
+        Self { folder: root.join(authority.folder()) }.file("certificates", name, ".pem")
+    }
+
+    /// A valid certificate of a name from any authority that was asked before: the one that expires last.
+    pub fn other_certificate(root: &Path, name: &str) -> Option<Certificate> {
+        let folders = fs::read_dir(root).ok()?.filter_map(Result::ok);
+        let stored =
+            folders.filter_map(|folder| Self { folder: folder.path() }.certificate(name).ok().flatten());
+        let valid =
+            stored.filter(|one| one.facts.has_name(name) && one.facts.validity.end > SystemTime::now());
+        valid.max_by_key(|one| one.facts.validity.end)
     }
 
     /// The certificate of a name; `None` if there is none yet.
@@ -174,6 +184,16 @@ fn at(file: &Path, error: &io::Error) -> StorageError {
     StorageError { file: file.to_owned(), what: error.to_string() }
 }
 
+/// Makes a directory that no other user can read.
+pub(crate) fn make_private(directory: &Path) -> Result<(), StorageError> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|error| at(directory, &error))?;
+    check_owner(directory)
+}
+
 fn check_owner(directory: &Path) -> Result<(), StorageError> {
     let about = fs::symlink_metadata(directory).map_err(|error| at(directory, &error))?;
     let own = rustix::process::geteuid().as_raw();
@@ -219,7 +239,7 @@ fn write_json(file: &Path, value: &impl Serialize) -> Result<(), StorageError> {
 }
 
 /// Replaces a file whole: after a crash it has its old content or its new one.
-fn write(file: &Path, content: &[u8]) -> Result<(), StorageError> {
+pub(crate) fn write(file: &Path, content: &[u8]) -> Result<(), StorageError> {
     let directory = file.parent().unwrap_or(Path::new("."));
     let beside = beside(file);
     let replaced = || {
@@ -305,6 +325,19 @@ mod tests {
         fs::create_dir(&root).unwrap();
         fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(open(&root).unwrap_err().to_string().contains("others may write"));
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn another_authority_s_certificate_is_better_than_none() {
+        let root = folder("other");
+        assert!(Storage::other_certificate(&root, "a.test").is_none());
+        let storage = open(&root).unwrap();
+        let certificate = Certificate::self_signed("a.test").unwrap();
+        storage.save_certificate("a.test", &certificate).unwrap();
+        storage.save_certificate("b.test", &certificate).unwrap();
+        assert_eq!(Storage::other_certificate(&root, "a.test").unwrap().facts, certificate.facts);
+        assert!(Storage::other_certificate(&root, "b.test").is_none(), "it is for another name");
         fs::remove_dir_all(root).unwrap();
     }
 

@@ -4,12 +4,15 @@ use std::path::PathBuf;
 
 use crate::checker::Checker;
 use crate::model::{
-    Action, Admin, App, AppKind, Config, HostPattern, Listener, Mirror, PathPattern, Program, Route,
-    SplitShare, SplitTarget, Upstream,
+    Acme, AcmeChallenge, Action, Admin, App, AppKind, Config, HostPattern, Listener, Mirror, PathPattern,
+    Program, Route, SplitShare, SplitTarget, Upstream,
 };
 use crate::raw::{SourceMap, Span, Table, Value};
 use crate::report::Problem;
-use crate::sections::{ListenDraft, MirrorDraft, Root, RouteDraft, SplitDraft, TlsDraft, UpstreamDraft};
+use crate::sections::{
+    ListenDraft, MirrorDraft, Root, RouteDraft, SplitDraft, TlsDraft, UpstreamDraft, https_redirect,
+    implied_listeners,
+};
 
 mod addresses;
 mod names;
@@ -18,7 +21,9 @@ use names::SectionNames;
 
 /// The configuration, valid only if `cx` has no problems afterwards. A missing section is reported for `file`.
 pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Checker<'_>) -> Config {
-    let Root { server, admin, listeners, apps, upstreams, rate_limits, .. } = root;
+    let Root { server, admin, acme, mut listeners, apps, upstreams, rate_limits, .. } = root;
+    listeners.extend(implied_listeners(&listeners, &server.limits));
+    let acme = acme.finish();
     check_something_listens(table, file, cx);
     addresses::check(&listeners, admin.as_ref(), &upstreams, cx);
     names::check_variables(&upstreams, cx);
@@ -30,6 +35,7 @@ pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Che
     let apps: Vec<App> = apps.into_iter().map(|draft| draft.app).collect();
     let listeners: Vec<Listener> =
         listeners.into_iter().map(|listen| finish_listener(listen, &apps, &known, cx)).collect();
+    check_challenges(&acme, &listeners, cx);
     let upstreams: Vec<Upstream> =
         upstreams.into_iter().map(|draft| finish_upstream(draft, &known, cx)).collect();
     let admin = admin.map(|draft| Admin {
@@ -37,7 +43,7 @@ pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Che
         token: draft.token,
     });
     let rate_limits = rate_limits.into_iter().map(|draft| draft.limit).collect();
-    let config = Config { server, admin, listeners, apps, upstreams, rate_limits };
+    let config = Config { server, admin, acme, listeners, apps, upstreams, rate_limits };
     names::warn_of_unused(&config, &known, cx);
     config
 }
@@ -75,7 +81,9 @@ fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &
         route.route.compression = own.filter(|compression| compression.enabled);
         routes.extend(finish_route(route, body, known, cx));
     }
-    if draft.has_no_route && draft.forward_proxy.is_none() {
+    if let Some(port) = draft.redirect_to_https {
+        routes.push(https_redirect(port, body));
+    } else if draft.has_no_route && draft.forward_proxy.is_none() {
         match apps {
             [app] => routes.push(Route {
                 try_files: site_directory(app),
@@ -104,6 +112,29 @@ fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &
         proxy_protocol: draft.proxy_protocol,
         allow: draft.allow,
         deny: draft.deny,
+    }
+}
+
+/// Names that no challenge can be met for would only fail, again and again.
+fn check_challenges(acme: &Acme, listeners: &[Listener], cx: &mut Checker<'_>) {
+    let names = |listen: &Listener| listen.tls.as_ref().is_some_and(|tls| !tls.acme.is_empty());
+    let has_plaintext = listeners.iter().any(|listen| listen.tls.is_none() && !listen.proxy_protocol);
+    let only = |challenge: AcmeChallenge| acme.challenges == [challenge];
+    for listen in listeners.iter().filter(|listen| names(listen)) {
+        let asks =
+            listen.tls.as_ref().and_then(|tls| tls.client_auth.as_ref()).is_some_and(|auth| auth.required);
+        let what = if only(AcmeChallenge::Http01) && !has_plaintext {
+            "no listener without TLS responds to the challenge http-01"
+        } else if asks && (only(AcmeChallenge::TlsAlpn01) || !has_plaintext) {
+            "the challenge tls-alpn-01 fails where clients must have certificates, which the authority has not"
+        } else {
+            continue;
+        };
+        Problem::new(format!("`listen.{}` has names for an authority, but {what}", listen.name))
+            .key("acme.challenges")
+            .expected("a listener on port 80 without TLS, for the challenge http-01")
+            .help("add [listen.http] with bind = \"0.0.0.0:80\" and redirect_to_https = 443")
+            .report(cx);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::key::Shape;
 use crate::model::{Config, Server};
 use crate::raw::{PlaceholderValues, SourceMap, Span, Table, apply_overrides, expand, merge, parse_file};
 use crate::report::{Problem, Report, Warning};
-use crate::sections::{INCLUDE, ROOT, Root, all_keys};
+use crate::sections::{AcmeDraft, INCLUDE, ROOT, Root, all_keys};
 use crate::sources::Sources;
 
 /// Reads and checks the configuration whose main file is `root`.
@@ -55,6 +55,7 @@ pub(crate) fn check_table(
     let mut root = Root {
         server: Server::default(),
         admin: None,
+        acme: AcmeDraft::default(),
         listeners: Vec::new(),
         apps: Vec::new(),
         upstreams: Vec::new(),

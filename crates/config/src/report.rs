@@ -60,6 +60,11 @@ impl Report {
         Report { problems }
     }
 
+    /// A report of something beside the configuration that keeps it from being used.
+    pub fn of_message(message: impl Into<String>) -> Report {
+        Report { problems: vec![Problem::new(message)] }
+    }
+
     /// The problems, in the order of the sources; at least one.
     pub fn problems(&self) -> &[Problem] {
         &self.problems

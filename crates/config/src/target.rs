@@ -19,6 +19,8 @@ pub struct Target {
     pub command: Vec<String>,
     /// `--bind`, which may be repeated. Empty: 127.0.0.1:8080.
     pub bind: Vec<String>,
+    /// `--domain`, which may be repeated: then `bind` is by default what `domains` of a listener means.
+    pub domains: Vec<String>,
     /// `--workers`
     pub workers: Option<String>,
     /// `--watch`
@@ -98,11 +100,23 @@ fn table(target: &Target, found: Option<&str>, name: &str, cx: &mut Checker<'_>)
         let span = cx.source_map.add_argument("--bind ", bind);
         binds.push(Directive::untyped(bind, span));
     }
-    if binds.is_empty() {
+    let domains: Vec<Directive> = target
+        .domains
+        .iter()
+        .map(|name| {
+            let span = cx.source_map.add_argument("--domain ", name);
+            Directive::untyped(name, span)
+        })
+        .collect();
+    if binds.is_empty() && domains.is_empty() {
         binds.push(Directive::untyped(DEFAULT_BIND, span_of_command));
     }
     let mut listen = Table::default();
-    insert(&mut listen, "bind", Directive { value: Value::Array(binds), span: span_of_command });
+    for (key, values) in [("bind", binds), ("domains", domains)] {
+        if !values.is_empty() {
+            insert(&mut listen, key, Directive { value: Value::Array(values), span: span_of_command });
+        }
+    }
 
     for (section, name, table) in [("app", name, app), ("listen", "main", listen)] {
         let mut named = Table::default();

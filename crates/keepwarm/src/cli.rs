@@ -18,6 +18,8 @@ pub(crate) use maintenance::{Maintenance, MaintenanceOn, MaintenanceSubject};
     about = "Serve an app from long-lived workers, with correct HTTP",
     after_help = "Examples:\n  keepwarm run shop.wsgi:application            serve a Python app (WSGI or ASGI) on 127.0.0.1:8080\n  \
                   keepwarm run shop.wsgi:application --bind 0.0.0.0:80 --workers 4\n  \
+                  keepwarm run shop.wsgi:application --tls-dev  the same over HTTPS and HTTP/2, for development\n  \
+                  keepwarm run shop.wsgi:application --domain shop.example   on the internet, with a certificate\n  \
                   keepwarm run                                  serve what keepwarm.toml configures\n  \
                   keepwarm run --dry-run                        check the configuration only\n  \
                   keepwarm run --dry-run --boot                 also check that each app loads\n  \
@@ -118,6 +120,16 @@ pub(crate) struct Run {
         help = "Address to listen on: HOST:PORT or unix:PATH; may be repeated [default: 127.0.0.1:8080]"
     )]
     pub(crate) bind: Vec<String>,
+    /// Serve these names over HTTPS, with certificates from Let's Encrypt; may be repeated
+    #[arg(
+        long,
+        value_name = "NAME",
+        help = "Serve this name over HTTPS, with a certificate from Let's Encrypt; may be repeated [default address: port 443, with 80 for redirects]"
+    )]
+    pub(crate) domain: Vec<String>,
+    /// Serve over HTTPS and HTTP/2 with a certificate of a local authority (for development)
+    #[arg(long)]
+    pub(crate) tls_dev: bool,
     /// Number of worker processes
     #[arg(long, value_name = "N", help = "Number of worker processes [default: one per core]")]
     pub(crate) workers: Option<String>,

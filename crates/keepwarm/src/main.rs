@@ -2,12 +2,14 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod acme;
 mod adapter;
 mod admin;
 mod assemble;
 mod check;
 mod cli;
 mod control;
+mod dev_tls;
 mod dry_run;
 mod error_reference;
 mod fastcgi;

@@ -29,7 +29,7 @@ use self::inherited::InheritedSockets;
 use self::takeover::Takeover;
 use crate::control::Identity;
 use crate::sources::SystemSources;
-use crate::{assemble, cli, colors, complain, dry_run, exit, language, puma, tls, upstreams};
+use crate::{assemble, cli, colors, complain, dev_tls, dry_run, exit, language, puma, tls, upstreams};
 
 /// The configuration file that is looked for.
 const DEFAULT_FILE: &str = "keepwarm.toml";
@@ -49,7 +49,7 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
         Err(message) => (None, Err(message)),
     };
     if takeover.is_none()
-        && matches!(source, ConfigSource::CommandLine(_))
+        && matches!(source.place, ConfigPlace::CommandLine(_))
         && Path::new(DEFAULT_FILE).exists()
     {
         complain(&format!(
@@ -118,12 +118,53 @@ fn complain_of_environment(config: &Config) {
 
 /// Where the configuration comes from, at the start and at every reload.
 #[derive(Debug, Clone)]
-pub(crate) enum ConfigSource {
+pub(crate) struct ConfigSource {
+    place: ConfigPlace,
+    /// Listeners get certificates of a local authority.
+    pub(crate) has_local_tls: bool,
+}
+
+#[derive(Debug, Clone)]
+enum ConfigPlace {
     File(PathBuf),
     CommandLine(Target),
 }
 
 impl ConfigSource {
+    fn of(options: &cli::Run) -> Result<Self, String> {
+        Ok(Self { place: ConfigPlace::of(options)?, has_local_tls: options.tls_dev })
+    }
+
+    /// The configuration, with what Ruby apps have elsewhere, and warnings. May take as long as Ruby takes to start.
+    pub(crate) fn load(&self) -> Result<(Config, Vec<String>), Report> {
+        let (mut config, warnings) = match &self.place {
+            ConfigPlace::File(file) => keepwarm_config::load(&SystemSources, &file.to_string_lossy()),
+            ConfigPlace::CommandLine(target) => Config::for_target(&SystemSources, target),
+        }?;
+        let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        warnings.extend(puma::settle(&mut config));
+        if self.has_local_tls {
+            dev_tls::apply(&mut config).map_err(|error| Report::of_message(format!("--tls-dev: {error}")))?;
+        }
+        Ok((config, warnings))
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        match &self.place {
+            ConfigPlace::File(file) => Identity::of_config(file),
+            ConfigPlace::CommandLine(_) => Identity::of_directory(Path::new(".")),
+        }
+    }
+
+    fn name(&self) -> String {
+        match &self.place {
+            ConfigPlace::File(file) => file.display().to_string(),
+            ConfigPlace::CommandLine(_) => "command line".to_owned(),
+        }
+    }
+}
+
+impl ConfigPlace {
     fn of(options: &cli::Run) -> Result<Self, String> {
         if options.boot && !options.dry_run {
             return Err("--boot needs --dry-run: it starts one worker of each app to check that it loads, and serves nothing"
@@ -134,13 +175,15 @@ impl ConfigSource {
                 entry: options.target.clone().unwrap_or_default(),
                 command: options.command.clone(),
                 bind: options.bind.clone(),
+                domains: options.domain.clone(),
                 workers: options.workers.clone(),
                 watch: options.watch,
             }));
         }
-        if !options.bind.is_empty() || options.workers.is_some() || options.watch {
-            return Err("--bind, --workers and --watch need a TARGET; with a configuration file, set its keys `bind`, \
-                        `workers` and `watch`"
+        let has_keys = !options.bind.is_empty() || !options.domain.is_empty();
+        if has_keys || options.workers.is_some() || options.watch {
+            return Err("--bind, --domain, --workers and --watch need a TARGET; with a configuration file, set its keys `bind`, \
+                        `domains`, `workers` and `watch`"
                 .to_owned());
         }
         match &options.config {
@@ -150,31 +193,6 @@ impl ConfigSource {
                 "nothing to run: no TARGET was given, and there is no {DEFAULT_FILE} in this directory\n\
                  for example: keepwarm run shop.wsgi:application"
             )),
-        }
-    }
-
-    /// The configuration, with what Ruby apps have elsewhere, and warnings. May take as long as Ruby takes to start.
-    pub(crate) fn load(&self) -> Result<(Config, Vec<String>), Report> {
-        let (mut config, warnings) = match self {
-            Self::File(file) => keepwarm_config::load(&SystemSources, &file.to_string_lossy()),
-            Self::CommandLine(target) => Config::for_target(&SystemSources, target),
-        }?;
-        let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-        warnings.extend(puma::settle(&mut config));
-        Ok((config, warnings))
-    }
-
-    pub(crate) fn identity(&self) -> Identity {
-        match self {
-            Self::File(file) => Identity::of_config(file),
-            Self::CommandLine(_) => Identity::of_directory(Path::new(".")),
-        }
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Self::File(file) => file.display().to_string(),
-            Self::CommandLine(_) => "command line".to_owned(),
         }
     }
 }

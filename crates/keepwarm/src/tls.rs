@@ -11,16 +11,19 @@ use std::time::SystemTime;
 
 use keepwarm_config::{self as config, CertificateFault, CertificateSummary, Config, Listener, PemFile};
 use keepwarm_net::{
-    Certificate, CertificateFacts, CertificateFiles, ClientAuth, KeyKind, Pem, ServerTls, ServerTlsSettings,
-    ServerTlsState, TicketKeys, TicketSecret, TlsPart, TlsProfile, UnknownNames, restarted,
+    Certificate, CertificateFacts, CertificateFiles, ChallengeCertificates, ClientAuth, KeyKind, Pem,
+    ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys, TicketSecret, TlsPart, TlsProfile,
+    UnknownNames, restarted,
 };
 use tokio::task::JoinHandle;
 
+use crate::acme::{self, CertificateAuthority, ManagedFiles};
 use crate::upstreams::tls::pem;
 
 /// The TLS of all listeners, by name.
 pub(crate) struct ListenersTls {
     keys: Arc<TicketKeys>,
+    pub(crate) authority: CertificateAuthority,
     entries: BTreeMap<String, TlsEntry>,
 }
 
@@ -41,7 +44,7 @@ impl Drop for TlsEntry {
 pub(crate) struct ListenerCertificates {
     pub(crate) name: String,
     pub(crate) tls: Arc<ServerTls>,
-    keys: Arc<TicketKeys>,
+    pub(crate) keys: Arc<TicketKeys>,
     /// Why the files as they are now are not used.
     error: Mutex<Option<String>>,
 }
@@ -52,7 +55,11 @@ pub(crate) type PreparedTls = BTreeMap<String, Arc<ServerTlsState>>;
 impl ListenersTls {
     /// None yet; tickets of the process before stay good.
     pub(crate) fn new(inherited: Vec<TicketSecret>) -> Self {
-        Self { keys: Arc::new(TicketKeys::new(inherited)), entries: BTreeMap::new() }
+        Self {
+            keys: Arc::new(TicketKeys::new(inherited)),
+            authority: CertificateAuthority::new(),
+            entries: BTreeMap::new(),
+        }
     }
 
     /// The keys of session tickets, for the next process.
@@ -61,20 +68,35 @@ impl ListenersTls {
     }
 
     /// Makes what may fail, before anything is changed: by the returned work, on a thread that may take long. Its error names the file that cannot be used,
-    /// and says why.
+    /// and says why. A trial makes no directories.
     pub(crate) fn preparation(
         &self,
         config: &Config,
+        is_trial: bool,
     ) -> impl FnOnce() -> Result<PreparedTls, String> + Send + 'static + use<> {
         let listeners: Vec<Listener> =
             config.listeners.iter().filter(|listen| listen.tls.is_some()).cloned().collect();
         let used: PreparedTls =
             self.entries.iter().map(|(name, entry)| (name.clone(), entry.listener.tls.state())).collect();
         let keys = Arc::clone(&self.keys);
+        let authority = self.of_authority(config);
         move || {
-            let state = |listen: &Listener| state(listen, used.get(&listen.name), &keys);
+            let authority = authority?;
+            if let (Some(authority), false) = (&authority, is_trial) {
+                authority.files.prepare()?;
+            }
+            let state = |listen: &Listener| state(listen, authority.as_ref(), used.get(&listen.name), &keys);
             listeners.iter().map(|listen| Ok((listen.name.clone(), state(listen)?))).collect()
         }
+    }
+
+    /// What listeners need for names of an authority; `None`: there are none.
+    fn of_authority(&self, config: &Config) -> Result<Option<AuthorityFiles>, String> {
+        if acme::names(config).is_empty() {
+            return Ok(None);
+        }
+        let files = self.authority.managed.sink(&acme::settings(config)?);
+        Ok(Some(AuthorityFiles { files, handshakes: self.authority.handshakes.clone() }))
     }
 
     /// New handshakes use these; listeners without TLS are forgotten.
@@ -97,6 +119,7 @@ impl ListenersTls {
             let watch = watch(&listener, &state);
             self.entries.insert(name, TlsEntry { listener, watch });
         }
+        self.authority.managed.set_listeners(self.all());
     }
 
     /// The TLS of a listener.
@@ -110,14 +133,21 @@ impl ListenersTls {
     }
 }
 
+/// What listeners with names of an authority need.
+struct AuthorityFiles {
+    files: ManagedFiles,
+    handshakes: ChallengeCertificates,
+}
+
 /// The state in use where nothing has changed.
 fn state(
     listen: &Listener,
+    authority: Option<&AuthorityFiles>,
     used: Option<&Arc<ServerTlsState>>,
     keys: &Arc<TicketKeys>,
 ) -> Result<Arc<ServerTlsState>, String> {
     let failed = |error: String| format!("listen.{}.tls: {error}", listen.name);
-    let settings = settings(listen).map_err(failed)?;
+    let settings = settings(listen, authority).map_err(failed)?;
     if let Some(used) = used.filter(|used| *used.settings() == settings) {
         return Ok(Arc::clone(used));
     }
@@ -153,10 +183,10 @@ fn watch(listener: &Arc<ListenerCertificates>, state: &Arc<ServerTlsState>) -> J
 /// # Errors
 /// Which file cannot, and why.
 pub(crate) fn check(config: &Config) -> Result<(), String> {
-    ListenersTls::new(Vec::new()).preparation(config)().map(drop)
+    ListenersTls::new(Vec::new()).preparation(config, true)().map(drop)
 }
 
-fn settings(listen: &Listener) -> Result<ServerTlsSettings, String> {
+fn settings(listen: &Listener, authority: Option<&AuthorityFiles>) -> Result<ServerTlsSettings, String> {
     let Some(tls) = &listen.tls else { return Err("no settings".to_owned()) };
     let files = |certificate: &config::ListenCertificate| {
         let read = |file: &std::path::PathBuf| {
@@ -166,10 +196,14 @@ fn settings(listen: &Listener) -> Result<ServerTlsSettings, String> {
             cert: pem(&certificate.cert),
             key: pem(&certificate.key),
             ocsp: certificate.ocsp.as_ref().map(read).transpose()?,
+            is_managed: false,
         })
     };
+    let authority = authority.filter(|_| !tls.acme.is_empty());
+    let managed =
+        authority.into_iter().flat_map(|authority| tls.acme.iter().map(|name| authority.files.of(name)));
     Ok(ServerTlsSettings {
-        certificates: tls.certificates.iter().map(files).collect::<Result<_, String>>()?,
+        certificates: tls.certificates.iter().map(files).chain(managed).collect::<Result<_, String>>()?,
         unknown_names: match tls.unknown_names {
             config::UnknownNames::Default => UnknownNames::Default,
             config::UnknownNames::Refuse => UnknownNames::Refuse,
@@ -183,6 +217,7 @@ fn settings(listen: &Listener) -> Result<ServerTlsSettings, String> {
             .client_auth
             .as_ref()
             .map(|auth| ClientAuth { ca: pem(&auth.ca), required: auth.required }),
+        challenges: authority.map(|authority| authority.handshakes.clone()),
     })
 }
 
@@ -195,7 +230,7 @@ fn alpn(http2: bool) -> Vec<Vec<u8>> {
 
 /// What a certificate says, for the checks of the configuration.
 pub(crate) fn summary(cert: &PemFile, key: &PemFile) -> Result<CertificateSummary, CertificateFault> {
-    let files = CertificateFiles { cert: pem(cert), key: pem(key), ocsp: None };
+    let files = CertificateFiles { cert: pem(cert), key: pem(key), ocsp: None, is_managed: false };
     match Certificate::check(&files) {
         Ok(facts) => Ok(summary_of(&facts)),
         Err(error) => {

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::authority::Pebble;
+use keepwarm_tests::pebble::Pebble;
 
 /// Responds to challenges until dropped.
 pub(crate) struct Responder(Vec<JoinHandle<()>>);

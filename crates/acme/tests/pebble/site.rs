@@ -1,16 +1,15 @@
 //! One Keepwarm's part in a test.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keepwarm_acme::{
-    Acme, AcmeSettings, Certificate, CertificateSink, ChallengeKind, Challenges, KeyKind, NameStatus,
+    Acme, AcmeSettings, Authority, Certificate, CertificateSink, ChallengeKind, Challenges, KeyKind,
+    NameStatus,
 };
+use keepwarm_tests::pebble::Pebble;
 use tokio::sync::watch;
-
-use crate::authority::Pebble;
 
 /// What a busy machine may take.
 pub(crate) const LONG: Duration = Duration::from_secs(90);
@@ -40,7 +39,7 @@ impl Site {
     pub(crate) fn new(pebble: &Pebble, kinds: &[ChallengeKind]) -> Self {
         let sink = Arc::new(Sink { installed: Mutex::default(), changed: watch::channel(0).0 });
         let settings = AcmeSettings {
-            authority: pebble.authority(),
+            authority: authority(pebble),
             staging: None,
             contacts: vec!["mailto:admin@shop.test".to_owned()],
             external_account: None,
@@ -112,7 +111,7 @@ impl Site {
     }
 }
 
-/// The repository.
-pub(crate) fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+/// Pebble as a setting.
+pub(crate) fn authority(pebble: &Pebble) -> Authority {
+    Authority { directory: pebble.directory(), ca: Some(pebble.ca()) }
 }

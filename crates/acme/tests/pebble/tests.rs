@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use keepwarm_acme::{ChallengeKind, ExternalAccount, NameState, Storage};
+use keepwarm_tests::pebble::{Pebble, PebbleSettings};
 
-use crate::authority::{Pebble, PebbleSettings};
 use crate::responder::Responder;
-use crate::site::{LONG, Site};
+use crate::site::{LONG, Site, authority};
 
 #[tokio::test]
 async fn each_challenge_obtains_a_certificate() {
     for (kind, name) in
         [(ChallengeKind::Http01, "http.shop.test"), (ChallengeKind::TlsAlpn01, "tls.shop.test")]
     {
-        let pebble = Pebble::start(PebbleSettings::default()).await;
+        let pebble = Pebble::start(PebbleSettings::default());
         let mut site = Site::new(&pebble, &[kind]);
         let _responder = Responder::start(&pebble, &site.challenges).await;
         site.start(&[name]);
@@ -32,8 +32,7 @@ async fn each_challenge_obtains_a_certificate() {
 
 #[tokio::test]
 async fn names_do_not_wait_for_one_another_and_what_succeeds_is_kept() {
-    let pebble =
-        Pebble::start(PebbleSettings { blocked: &["blocked.test"], ..PebbleSettings::default() }).await;
+    let pebble = Pebble::start(PebbleSettings { blocked: &["blocked.test"], ..PebbleSettings::default() });
     let mut site = Site::new(&pebble, &[ChallengeKind::Http01]);
     let _responder = Responder::start(&pebble, &site.challenges).await;
     site.start(&["a.shop.test", "blocked.test", "b.shop.test"]);
@@ -46,7 +45,7 @@ async fn names_do_not_wait_for_one_another_and_what_succeeds_is_kept() {
     assert!(wait > Duration::from_secs(100), "{wait:?}");
     // Another process has those that succeeded, and knows of the failure.
     let again = Site::new(&pebble, &[ChallengeKind::Http01]);
-    let storage = Storage::open(&again.settings.storage, &pebble.authority()).unwrap();
+    let storage = Storage::open(&again.settings.storage, &authority(&pebble)).unwrap();
     for name in ["a.shop.test", "b.shop.test"] {
         assert!(storage.certificate(name).unwrap().is_some());
     }
@@ -62,7 +61,7 @@ async fn names_do_not_wait_for_one_another_and_what_succeeds_is_kept() {
 
 #[tokio::test]
 async fn rejected_nonces_only_cost_time() {
-    let pebble = Pebble::start(PebbleSettings { bad_nonces: 30, ..PebbleSettings::default() }).await;
+    let pebble = Pebble::start(PebbleSettings { bad_nonces: 30, ..PebbleSettings::default() });
     let mut site = Site::new(&pebble, &[ChallengeKind::Http01]);
     let _responder = Responder::start(&pebble, &site.challenges).await;
     site.start(&["a.shop.test", "b.shop.test", "c.shop.test"]);
@@ -81,14 +80,14 @@ async fn an_authority_that_is_down_is_waited_for() {
     let wait = status.next.unwrap().duration_since(SystemTime::now()).unwrap();
     assert!(wait < Duration::from_secs(15), "nothing was ordered, so it is tried soon: {wait:?}");
     assert!(site.sink.installed.lock().unwrap()[0].1.is_self_signed());
-    pebble.run().await;
+    pebble.run();
     let _responder = Responder::start(&pebble, &site.challenges).await;
     site.issued("a.shop.test").await;
 }
 
 #[tokio::test]
 async fn an_order_under_way_is_continued_by_the_next_process() {
-    let pebble = Pebble::start(PebbleSettings::default()).await;
+    let pebble = Pebble::start(PebbleSettings::default());
     let mut site = Site::new(&pebble, &[ChallengeKind::Http01]);
     // The authority's question is accepted, and has no response yet.
     let silent = tokio::net::TcpListener::bind(("127.0.0.1", pebble.http_port())).await.unwrap();
@@ -108,7 +107,7 @@ async fn an_order_under_way_is_continued_by_the_next_process() {
 
 #[tokio::test]
 async fn a_failed_validation_says_why_and_the_other_challenge_is_next() {
-    let pebble = Pebble::start(PebbleSettings::default()).await;
+    let pebble = Pebble::start(PebbleSettings::default());
     let mut site = Site::new(&pebble, &[ChallengeKind::TlsAlpn01, ChallengeKind::Http01]);
     // Nobody listens at either port.
     site.start(&["a.shop.test"]);
@@ -125,11 +124,10 @@ async fn a_failed_validation_says_why_and_the_other_challenge_is_next() {
 
 #[tokio::test]
 async fn after_a_failure_the_staging_server_comes_first() {
-    let staging =
-        Pebble::start(PebbleSettings { blocked: &["a.shop.test"], ..PebbleSettings::default() }).await;
-    let pebble = Pebble::start(PebbleSettings::default()).await;
+    let staging = Pebble::start(PebbleSettings { blocked: &["a.shop.test"], ..PebbleSettings::default() });
+    let pebble = Pebble::start(PebbleSettings::default());
     let mut site = Site::new(&pebble, &[ChallengeKind::Http01]);
-    site.settings.staging = Some(staging.authority());
+    site.settings.staging = Some(authority(&staging));
     site.start(&["a.shop.test"]);
     site.wait_status("a.shop.test", |status| status.failures == 1).await;
     site.acme = None;
@@ -147,7 +145,7 @@ async fn an_external_account_is_used_where_it_is_required() {
         external_accounts: &[("kid-1", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY")],
         ..PebbleSettings::default()
     };
-    let pebble = Pebble::start(settings).await;
+    let pebble = Pebble::start(settings);
     let mut without = Site::new(&pebble, &[ChallengeKind::Http01]);
     without.start(&["a.shop.test"]);
     let status = without.wait_status("a.shop.test", |status| status.failures == 1).await;
@@ -164,7 +162,7 @@ async fn an_external_account_is_used_where_it_is_required() {
 #[tokio::test]
 async fn a_short_lived_certificate_is_renewed_and_replaced() {
     // Valid for 12 s: renewed after 6.
-    let pebble = Pebble::start(PebbleSettings { validity_seconds: 12, ..PebbleSettings::default() }).await;
+    let pebble = Pebble::start(PebbleSettings { validity_seconds: 12, ..PebbleSettings::default() });
     let mut site = Site::new(&pebble, &[ChallengeKind::Http01]);
     site.settings.profile = Some("default".to_owned());
     let _responder = Responder::start(&pebble, &site.challenges).await;
@@ -178,7 +176,7 @@ async fn a_short_lived_certificate_is_renewed_and_replaced() {
 
 #[tokio::test]
 async fn two_processes_with_one_storage_order_once() {
-    let pebble = Pebble::start(PebbleSettings::default()).await;
+    let pebble = Pebble::start(PebbleSettings::default());
     let mut one = Site::new(&pebble, &[ChallengeKind::Http01]);
     let mut other = Site::new(&pebble, &[ChallengeKind::Http01]);
     other.challenges = Arc::clone(&one.challenges);

@@ -6,8 +6,11 @@ use super::PemFile;
 /// `[listen.NAME.tls]`: connections of the listener are encrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenTls {
-    /// Certificates, at least one; the first is the default.
+    /// Certificates from files; the first of all is the default.
     pub certificates: Vec<ListenCertificate>,
+    /// Names whose certificates are from the authority of `[acme]`: DNS names in lower case, IDN names as A-labels, and addresses. Not empty if
+    /// `certificates` is.
+    pub acme: Vec<String>,
     /// What a client gets that requests a name of none of them.
     pub unknown_names: UnknownNames,
     /// Versions of TLS.
@@ -18,6 +21,24 @@ pub struct ListenTls {
     pub handshake_timeout: Duration,
     /// Browsers are told to use HTTPS only.
     pub hsts: Option<Hsts>,
+}
+
+impl ListenTls {
+    /// With this certificate, and defaults.
+    pub fn with(certificate: ListenCertificate) -> Self {
+        Self {
+            certificates: vec![certificate],
+            acme: Vec::new(),
+            unknown_names: UnknownNames::default(),
+            profile: TlsProfile::default(),
+            client_auth: None,
+            handshake_timeout: Self::HANDSHAKE_TIMEOUT,
+            hsts: None,
+        }
+    }
+
+    /// The default of `handshake_timeout`.
+    pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 }
 
 /// `hsts`: the value of `Strict-Transport-Security` (RFC 6797).

@@ -4,6 +4,7 @@
 //! no spans. A value that reached one of these structs is inside its range.
 
 mod access;
+mod acme;
 mod admin;
 mod app;
 mod compression;
@@ -24,6 +25,7 @@ mod template;
 mod upstream;
 
 pub use access::{BasicAuth, Concurrency, PasswordHash};
+pub use acme::{Acme, AcmeChallenge, AcmeKey, ExternalAccount};
 pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
 pub use compression::{Compression, CompressionLevel, ContentCoding};
@@ -57,6 +59,8 @@ pub struct Config {
     pub server: Server,
     /// `[admin]`. `None`: it is not served.
     pub admin: Option<Admin>,
+    /// `[acme]`: where listeners with `acme` names get their certificates.
+    pub acme: Acme,
     /// `[listen.NAME]`: at least one, unless an upstream has a door.
     pub listeners: Vec<Listener>,
     /// `[app.NAME]`: may be empty if no route leads to an app.

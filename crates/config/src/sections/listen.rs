@@ -1,6 +1,7 @@
 use super::compression::COMPRESSION;
 use super::forward_proxy::{self, FORWARD_PROXY};
 use super::limits::LIMITS;
+use super::listen_domains::Domains;
 use super::listen_tls::{LISTEN_TLS, TlsDraft};
 use super::route::{RouteDraft, RouteList};
 use crate::checker::Checker;
@@ -8,7 +9,7 @@ use crate::description::Describe;
 use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
 use crate::model::{AccessLog, Bind, Cidr, Compression, ErrorPage, ForwardProxy, Limits, LogFormat, Server};
 use crate::raw::{Directive, Span, Table, Value};
-use crate::shape::{AccessLogShape, BindAddresses, CIDRS, ErrorPagesShape, Flag};
+use crate::shape::{AccessLogShape, BindAddresses, CIDRS, Count, ErrorPagesShape, Flag};
 
 /// `[listen.NAME]` before the checks of the whole file, with the spans that these checks report.
 pub(crate) struct ListenDraft {
@@ -23,6 +24,9 @@ pub(crate) struct ListenDraft {
     pub(crate) forward_proxy: Option<ForwardProxy>,
     pub(crate) compression: Option<Compression>,
     pub(crate) tls: Option<TlsDraft>,
+    /// Names of `domains`, with its span.
+    pub(crate) domains: Option<(Vec<String>, Span)>,
+    pub(crate) redirect_to_https: Option<u16>,
     pub(crate) proxy_protocol: bool,
     pub(crate) allow: Vec<Cidr>,
     pub(crate) deny: Vec<Cidr>,
@@ -44,6 +48,8 @@ impl ListenDraft {
             forward_proxy: None,
             compression: None,
             tls: None,
+            domains: None,
+            redirect_to_https: None,
             proxy_protocol: false,
             allow: Vec::new(),
             deny: Vec::new(),
@@ -117,7 +123,9 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             name: "bind",
             brief: "Addresses to listen on",
             long: "`\"HOST:PORT\"`, `\"[IPV6]:PORT\"` or `\"unix:/PATH\"`; one, or a list. A host name is resolved at start and at each reload. Port 0 is any free port. An IPv6 address accepts IPv6 only: for both families, write `[\"0.0.0.0:80\", \"[::]:80\"]`. Two listeners cannot share an address.",
-            default: DefaultValue::Required,
+            default: DefaultValue::Words(
+                "required, unless there are `domains`: then port 443 of all addresses",
+            ),
             right: "bind = \"0.0.0.0:8080\"",
             wrong: "bind = \"8080\"",
             value: &Set(BindAddresses, |listen: &mut ListenDraft, bind| listen.bind = bind),
@@ -206,6 +214,28 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
                 Subtable(&LISTEN_TLS, |listen: &mut ListenDraft| listen.tls.insert(TlsDraft::default())),
                 check_tls,
             ),
+            ..Key::LIVE
+        },
+        Key {
+            name: "domains",
+            brief: "Names to serve over HTTPS, with certificates from an authority (ACME)",
+            long: "The short form of a listener on the internet: `bind` is port 443 of all addresses, `tls.acme` has these names, and HTTP on port 80 is redirected to HTTPS (308), unless another listener has port 80. Certificates are obtained and renewed without further keys; `[acme]` has the details, `tls` the settings of TLS. With a `bind` of another port, nothing listens on port 80.",
+            default: DefaultValue::Words("none"),
+            right: "domains = [\"shop.example\", \"www.shop.example\"]",
+            wrong: "domains = \"https://shop.example\"",
+            value: &Domains,
+            ..Key::LIVE
+        },
+        Key {
+            name: "redirect_to_https",
+            brief: "Redirect requests that no route takes to HTTPS on this port",
+            long: "With 308, which keeps method and body, to the same host, path and query. Such a listener needs no route. Responses to an authority's challenges (`http-01`) come first, as on every listener.",
+            default: DefaultValue::Words("off"),
+            right: "redirect_to_https = 443",
+            wrong: "redirect_to_https = true",
+            value: &Set(Count(1..=65_535), |listen: &mut ListenDraft, port| {
+                listen.redirect_to_https = u16::try_from(port).ok();
+            }),
             ..Key::LIVE
         },
         Key {

@@ -8,14 +8,15 @@ use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
 use crate::key::{DefaultValue, Field, Key, Section, Set};
 use crate::model::{ClientAuth, Hsts, ListenCertificate, ListenTls, PemFile, TlsProfile, UnknownNames};
-use crate::raw::{Directive, Span, Table};
-use crate::shape::{ExistingPath, Flag, Pem, TableShape, Time, ValueOrTable, Words};
+use crate::raw::{Directive, Entry, Span, Table};
+use crate::shape::{CERTIFICATE_NAMES, ExistingPath, Flag, Pem, TableShape, Time, ValueOrTable, Words};
 use crate::sources::CertificateSummary;
 
 /// The table before its checks.
 pub(crate) struct TlsDraft {
     first: CertificateDraft,
     others: Vec<CertificateDraft>,
+    pub(super) acme: Vec<String>,
     unknown_names: UnknownNames,
     profile: TlsProfile,
     client_ca: Option<PemFile>,
@@ -31,11 +32,12 @@ impl Default for TlsDraft {
         Self {
             first: CertificateDraft::default(),
             others: Vec::new(),
+            acme: Vec::new(),
             unknown_names: UnknownNames::default(),
             profile: TlsProfile::default(),
             client_ca: None,
             client_auth: None,
-            handshake_timeout: Duration::from_secs(10),
+            handshake_timeout: ListenTls::HANDSHAKE_TIMEOUT,
             hsts: None,
             summaries: std::cell::RefCell::default(),
         }
@@ -60,11 +62,6 @@ impl TlsDraft {
     pub(super) fn check(&self, table: &Table, directive: &Directive, cx: &mut Checker<'_>) {
         let name = cx.name();
         let is_alone = table.entry("cert").is_some() || table.entry("key").is_some();
-        if !is_alone && table.entry("certificates").is_none() {
-            cx.problem(directive.span, format!("`{name}` has no certificate"))
-                .expected(format!("{CERTIFICATE_EXAMPLE}, or `certificates` with several"))
-                .report(cx);
-        }
         if is_alone {
             require_both(table, directive, cx);
         }
@@ -80,6 +77,34 @@ impl TlsDraft {
                 .report(cx);
         }
         self.check_certificates(cx);
+    }
+
+    /// Whether there is a certificate, called when the whole listener has been read: `domains` may come after `tls`.
+    pub(super) fn check_any(&self, entry: &Entry, cx: &mut Checker<'_>) {
+        let Some(table) = cx.table(&entry.value) else { return };
+        let names = ["cert", "key", "certificates", "acme"];
+        if !self.acme.is_empty() || names.iter().any(|key| table.entry(key).is_some()) {
+            return;
+        }
+        cx.problem(entry.value.span, format!("`{}.tls` has no certificate", cx.name()))
+            .key("listen.NAME.tls")
+            .expected(format!("{CERTIFICATE_EXAMPLE}; or `certificates` with several; or `acme` with names"))
+            .report(cx);
+    }
+
+    /// A certificate from a file is used, and one from the authority would only be renewed.
+    fn warn_of_twice(&self, summaries: &[(CertificateSummary, Span)], cx: &mut Checker<'_>) {
+        for name in &self.acme {
+            let Some((_, span)) = summaries.iter().find(|(summary, _)| summary.names.contains(name)) else {
+                continue;
+            };
+            let message =
+                format!("`{}`: {name} is in `acme`, and this certificate is for it, too", cx.name());
+            cx.problem(*span, message)
+                .key("listen.NAME.tls.acme")
+                .help("leave one out: clients get the certificate from the file")
+                .warn(cx);
+        }
     }
 
     fn certificates(&self) -> impl Iterator<Item = &CertificateDraft> {
@@ -108,25 +133,30 @@ impl TlsDraft {
                 }
             }
         }
+        self.warn_of_twice(&summaries, cx);
         *self.summaries.borrow_mut() = summaries;
     }
 
     /// Whether one of the certificates covers a host. True if none could be read.
     pub(crate) fn covers(&self, host: &str) -> bool {
         let summaries = self.summaries.borrow();
-        summaries.is_empty() || summaries.iter().any(|(summary, _)| summary.covers(host))
+        let is_known = self.acme.is_empty() && summaries.is_empty();
+        is_known
+            || self.acme.iter().any(|name| name == host)
+            || summaries.iter().any(|(summary, _)| summary.covers(host))
     }
 
     /// `None`: a problem was reported.
     pub(crate) fn finish(self) -> Option<ListenTls> {
-        let Self { first, others, client_ca, client_auth, .. } = self;
+        let Self { first, others, acme, client_ca, client_auth, .. } = self;
         let certificates: Vec<ListenCertificate> =
             std::iter::once(first).chain(others).filter_map(CertificateDraft::finish).collect();
-        if certificates.is_empty() {
+        if certificates.is_empty() && acme.is_empty() {
             return None;
         }
         Some(ListenTls {
             certificates,
+            acme,
             unknown_names: self.unknown_names,
             profile: self.profile,
             client_auth: client_ca.map(|ca| ClientAuth { ca, required: client_auth.unwrap_or(true) }),
@@ -363,6 +393,15 @@ static HSTS_TABLE: Section<Hsts> = Section {
     ],
 };
 
+/// Without repetitions.
+pub(super) fn add_names(names: &mut Vec<String>, more: Vec<String>) {
+    for name in more {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+}
+
 /// `[listen.NAME.tls]`
 pub(super) static LISTEN_TLS: Section<TlsDraft> = Section {
     keys: &[
@@ -370,7 +409,7 @@ pub(super) static LISTEN_TLS: Section<TlsDraft> = Section {
             name: "cert",
             brief: "File of the certificate with its chain",
             long: CERT_LONG,
-            default: DefaultValue::Words("required, unless there are `certificates`"),
+            default: DefaultValue::Words("required, unless there are `certificates` or `acme`"),
             right: "cert = \"/etc/ssl/shop.pem\"",
             wrong: "cert = \"/no/such/file.pem\"",
             value: &OfFirst(Pem::Certificates, |first, directive, cert| {
@@ -412,6 +451,18 @@ pub(super) static LISTEN_TLS: Section<TlsDraft> = Section {
             right: "certificates = [{ cert = \"/etc/ssl/shop.pem\", key = \"/etc/ssl/shop.key\" }]",
             wrong: "certificates = \"/etc/ssl/\"",
             value: &CertificateList,
+            ..Key::LIVE
+        },
+        Key {
+            name: "acme",
+            brief: "Names whose certificates are obtained from an authority (ACME), one certificate for each",
+            long: "The authority of `[acme]`, which is Let's Encrypt without that section. The names must lead to this machine, and port 80 (for a listener without TLS) or 443 (for this one) must be reachable from outside. Until the authority has issued a certificate, clients get one that no client trusts; the log says so. `domains` of the listener is the short form. Certificates from files can be used beside these.",
+            default: DefaultValue::Words("none"),
+            right: "acme = [\"shop.example\", \"www.shop.example\"]",
+            wrong: "acme = [\"*.shop.example\"]",
+            value: &Set(CERTIFICATE_NAMES, |draft: &mut TlsDraft, names: Vec<String>| {
+                add_names(&mut draft.acme, names)
+            }),
             ..Key::LIVE
         },
         Key {

@@ -1,9 +1,11 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use super::acme::{ACME, AcmeDraft};
 use super::admin::{ADMIN, AdminDraft};
 use super::app::{APP, AppDraft};
 use super::listen::{LISTEN, ListenDraft, check_proxy_protocol};
+use super::listen_domains;
 use super::rate_limit::{RATE_LIMIT, RateLimitDraft};
 use super::server::SERVER;
 use super::upstream::{UPSTREAM, UpstreamDraft};
@@ -19,6 +21,7 @@ use crate::shape::Strings;
 pub(crate) struct Root {
     pub(crate) server: Server,
     pub(crate) admin: Option<AdminDraft>,
+    pub(crate) acme: AcmeDraft,
     pub(crate) listeners: Vec<ListenDraft>,
     pub(crate) apps: Vec<AppDraft>,
     pub(crate) upstreams: Vec<UpstreamDraft>,
@@ -78,10 +81,8 @@ pub(crate) static ROOT: Section<Root> = Section {
             value: &NamedSections {
                 section: &LISTEN,
                 begin: |root, name, span| ListenDraft::new(name, span, root.server.limits.clone()),
-                finish: |root, draft, table, cx| {
-                    if table.entry("bind").is_none() {
-                        cx.missing(draft.span, "bind = \"0.0.0.0:8080\"").report(cx);
-                    }
+                finish: |root, mut draft, table, cx| {
+                    listen_domains::finish(&mut draft, table, cx);
                     check_proxy_protocol(&draft, &root.server, table, cx);
                     root.listeners.push(draft);
                 },
@@ -99,6 +100,16 @@ pub(crate) static ROOT: Section<Root> = Section {
                 Subtable(&ADMIN, |root: &mut Root| root.admin.insert(AdminDraft::default())),
                 check_admin,
             ),
+            ..Key::LIVE
+        },
+        Key {
+            name: "acme",
+            brief: "Certificates from an authority such as Let's Encrypt, for listeners with `domains` or `acme`",
+            long: "They are ordered, renewed and stored by Keepwarm (RFC 8555). The section is not required: without it, Let's Encrypt is asked.",
+            default: DefaultValue::Words("see each key"),
+            right: "[acme]\nemail = \"ops@shop.example\"",
+            wrong: "acme = true",
+            value: &Subtable(&ACME, |root: &mut Root| &mut root.acme),
             ..Key::LIVE
         },
         Key {

@@ -1,5 +1,6 @@
 //! The kinds of values. Each reads a value, and has its description and JSON schema.
 
+mod acme;
 mod app;
 mod directories;
 mod error_pages;
@@ -14,6 +15,7 @@ mod media_type;
 mod net;
 mod number;
 mod origin;
+mod output_directory;
 mod parsed_string;
 mod password;
 mod path;
@@ -37,6 +39,7 @@ mod value_error;
 mod value_or_table;
 mod workers;
 
+pub(crate) use acme::{CERTIFICATE_NAMES, DIRECTORY_URL, EMAILS, EXTERNAL_KEY};
 pub(crate) use app::{EntryPoint, EnvFile, EnvTable, RequestPath};
 pub(crate) use directories::DirectoryTable;
 pub(crate) use error_pages::ErrorPagesShape;
@@ -51,6 +54,7 @@ pub(crate) use media_type::MEDIA_TYPES;
 pub(crate) use net::{BindAddresses, CIDRS, CLIENTS, ServerAddress};
 pub(crate) use number::{Count, Flag, WordOr};
 pub(crate) use origin::{AUTHORITY, Origin, OriginUrl, RESOLVERS, SERVER_NAME, SRV_NAME};
+pub(crate) use output_directory::OutputDirectory;
 pub(crate) use parsed_string::ParsedString;
 pub(crate) use password::{UserFile, UserTable};
 pub(crate) use path::{Executable, ExistingPath, OutputFile};

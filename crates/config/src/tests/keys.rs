@@ -39,6 +39,15 @@ fn around(path: &str, line: &str) -> String {
     if section == "listen.public" && key == "proxy_protocol" {
         text.push_str("[server]\ntrusted_proxies = [\"10.0.0.5\"]\n\n");
     }
+    if section.starts_with("acme") {
+        let _ = write!(text, "[{section}]\n{line}\n");
+        match key {
+            "id" => text.push_str("key = \"zWNDZM6eQGHWpSRT\"\n"),
+            "key" if section.ends_with("external_account") => text.push_str("id = \"kid-1\"\n"),
+            _ => {}
+        }
+        text.push('\n');
+    }
     if section == "admin" {
         let bind = if key == "bind" { "" } else { "bind = \"127.0.0.1:9090\"\n" };
         let _ = write!(text, "[admin]\n{bind}{line}\n\n");

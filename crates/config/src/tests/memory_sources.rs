@@ -32,6 +32,7 @@ impl MemorySources {
             "/root",
             "/run",
             "/srv/shop",
+            "/var/lib",
             "/var/log",
             "conf.d",
             "public",

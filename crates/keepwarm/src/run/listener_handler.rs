@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{AccessLog, Bind, Cidr, Limits, Listener, Upstream};
+use keepwarm_config::{AccessLog, Bind, Cidr, Config, Limits, Listener, Upstream};
 use keepwarm_edge::{Edge, Site};
 use keepwarm_egress::{CallLog, Door, Proxy, ProxyRules, Resolver};
 use keepwarm_serve::Frontend;
+
+use crate::acme;
 
 /// The handler of an address.
 pub(super) enum ListenerHandler {
@@ -34,6 +36,8 @@ pub(super) struct ListenerSettings {
     pub(super) tls: Option<Duration>,
     /// Peers whose PROXY headers name the client. Empty: connections begin without one.
     pub(super) proxy_protocol: Vec<Cidr>,
+    /// An authority that verifies names gets its responses here.
+    pub(super) answers_challenges: bool,
 }
 
 /// The settings of a forward proxy.
@@ -53,7 +57,8 @@ pub(super) enum ListenerTarget {
 }
 
 impl ListenerSettings {
-    pub(super) fn of_listener(listen: &Listener, trusted_proxies: &[Cidr]) -> Self {
+    pub(super) fn of_listener(listen: &Listener, config: &Config) -> Self {
+        let trusted_proxies = &config.server.trusted_proxies;
         Self {
             name: listen.name.clone(),
             limits: listen.limits.clone(),
@@ -63,7 +68,8 @@ impl ListenerSettings {
             is_door: false,
             is_proxy: listen.forward_proxy.is_some(),
             tls: listen.tls.as_ref().map(|tls| tls.handshake_timeout),
-            proxy_protocol: if listen.proxy_protocol { trusted_proxies.to_vec() } else { Vec::new() },
+            proxy_protocol: if listen.proxy_protocol { trusted_proxies.clone() } else { Vec::new() },
+            answers_challenges: !acme::names(config).is_empty(),
         }
     }
 
@@ -85,6 +91,7 @@ impl ListenerSettings {
             is_proxy: false,
             tls: None,
             proxy_protocol: Vec::new(),
+            answers_challenges: false,
         }
     }
 }

@@ -17,6 +17,7 @@ use super::inherited::{InheritedSockets, SocketOwner};
 use super::listener_handler::{ListenerHandler, ListenerSettings, ListenerTarget, ProxySettings};
 use super::plan::{ListenPlan, PlannedListener};
 use super::sockets::{OpenedSockets, OwnSockets, SocketCopies, Sockets};
+use crate::acme::ChallengeResponder;
 use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, RouteTargets};
 use crate::tls::{ListenersTls, PreparedTls};
@@ -137,12 +138,7 @@ impl Listeners {
                         )
                     }
                 };
-                self.plan_address(
-                    &mut plan,
-                    bind,
-                    wanted,
-                    ListenerSettings::of_listener(listen, &config.server.trusted_proxies),
-                )?;
+                self.plan_address(&mut plan, bind, wanted, ListenerSettings::of_listener(listen, config))?;
             }
         }
         for (bind, door, settings) in doors(config, targets.upstreams) {
@@ -303,11 +299,15 @@ impl Listeners {
             true => (&self.doors_draining, &self.doors_open),
             false => (&self.draining, &self.open),
         };
+        let handler = match settings.answers_challenges {
+            true => Arc::new(ChallengeResponder::new(&self.tls.authority.challenges, handler.handler())),
+            false => handler.handler(),
+        };
         copies.serve(&Arc::new(ListenerContext {
             #[cfg(not(feature = "fault-injection"))]
-            handler: handler.handler(),
+            handler,
             #[cfg(feature = "fault-injection")]
-            handler: Arc::new(crate::faults::FaultyHandler(handler.handler())),
+            handler: Arc::new(crate::faults::FaultyHandler(handler)),
             limits: ConnectionLimits {
                 http2: settings.http2,
                 ..assemble::connection_limits(&settings.limits)

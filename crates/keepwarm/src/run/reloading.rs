@@ -58,7 +58,7 @@ impl Server {
         let (config, warnings) =
             loaded.await.unwrap_or_else(|error| Err(error.to_string())).map_err(ReloadError::from)?;
         warnings.iter().for_each(|warning| tracing::warn!(name: "configuration_warning", "{warning}"));
-        let prepare = self.listeners.tls.preparation(&config);
+        let prepare = self.listeners.tls.preparation(&config, false);
         let tls = match config.listeners.iter().any(|listen| listen.tls.is_some()) {
             // Thousands of certificates take seconds.
             true => {
@@ -129,6 +129,7 @@ impl Server {
         self.links.keep_only(|name| config.app(name).is_some());
         self.upstreams.apply(&config, &mut upstreams);
         self.listeners.apply(&config, plan, generation);
+        self.listeners.tls.authority.apply(&config);
         self.await_over(generation);
         self.door_variables = doors;
         self.admin.apply(config.admin.as_ref(), admin);

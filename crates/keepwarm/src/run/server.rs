@@ -187,6 +187,7 @@ impl Server {
             listeners,
             upstreams: self.upstreams.all(),
             certificates: self.listeners.tls.all(),
+            authority: self.listeners.tls.authority.names(),
         });
     }
 
@@ -302,6 +303,7 @@ impl Server {
         self.service_manager.main_process(successor.pid);
         self.forget_files();
         self.control_socket = None;
+        self.listeners.tls.authority.stop();
         self.admin.hand_over(&successor.taken);
         successor.go();
         ShutdownMode::HandedOver { taken: successor.taken.clone(), successor: successor.pid }

@@ -26,6 +26,7 @@ use super::takeover::{self, Takeover};
 use super::watchdog::Watchdog;
 use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, RouteTargets};
+use crate::dev_tls;
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
 use crate::status::view::{ServedConfig, View};
@@ -67,7 +68,7 @@ impl Server {
         let files =
             opened.files().chain(opened_admin.iter().flat_map(OpenedSockets::files)).map(absolute).collect();
         let targets = RouteTargets { links: &links, upstreams: &upstreams };
-        let tls = listeners.tls.preparation(&config)()?;
+        let tls = listeners.tls.preparation(&config, false)()?;
         let mut plan = listeners.plan(&config, opened, targets, tls)?;
         listeners.serve_new_doors(&mut plan);
         // The number of workers that the load of the process before required.
@@ -197,6 +198,9 @@ impl Server {
         if let Some(admin) = admin {
             self.serve_admin(admin)?;
         }
+        // An authority reaches this process from now on.
+        self.listeners.tls.authority.apply(&self.config);
+        self.show();
         self.guard_files();
         self.open_control_socket();
         self.readiness.set(true);
@@ -225,6 +229,9 @@ impl Server {
         }
         for address in self.listeners.addresses() {
             let _ = writeln!(out, "  listening on {address}");
+        }
+        if self.source.has_local_tls {
+            dev_tls::advice().iter().for_each(|line| drop(writeln!(out, "  {line}")));
         }
         for (name, addresses) in self.listeners.doors(&self.config) {
             let _ = writeln!(out, "  upstream {name} on {}", addresses.join(", "));

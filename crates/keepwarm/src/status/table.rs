@@ -157,7 +157,8 @@ fn listeners(status: &Value) -> Table {
 fn certificates(status: &Value) -> Table {
     /// A certificate that ends sooner was not renewed: tools renew at a third of 90 days.
     const SOON: f64 = 14.0 * 86400.0;
-    let mut table = Table::new(&["CERTIFICATE", "LISTENER", "EXPIRES", "LEFT", "ISSUER", "SOURCE", "ERROR"]);
+    let mut table =
+        Table::new(&["CERTIFICATE", "LISTENER", "EXPIRES", "LEFT", "RENEWAL", "ISSUER", "SOURCE", "ERROR"]);
     for certificate in list(at(status, "/certificates")) {
         let names: Vec<String> = list(at(certificate, "/names")).iter().map(words).collect();
         let left = at(certificate, "/expires_in_seconds").as_f64();
@@ -175,12 +176,25 @@ fn certificates(status: &Value) -> Table {
             Cell::plain(words(at(certificate, "/listener"))),
             Cell::plain(words(at(certificate, "/expires")).split('T').next().unwrap_or_default().to_owned()),
             Cell::of(color, left),
+            Cell::plain(renewal(certificate)),
             Cell::plain(words(at(certificate, "/issuer"))),
             Cell::plain(words(at(certificate, "/source"))),
-            Cell::plain(words(at(certificate, "/error"))),
+            Cell::plain(words(match at(certificate, "/error") {
+                Value::Null => at(certificate, "/acme/error"),
+                error => error,
+            })),
         ]);
     }
     table
+}
+
+/// When a certificate from an authority is renewed; with the time where attempts fail.
+fn renewal(certificate: &Value) -> String {
+    let next = words(at(certificate, "/acme/next_attempt"));
+    match at(certificate, "/acme/failures_in_a_row").as_u64() {
+        Some(1..) => next.split('.').next().unwrap_or_default().replace('T', " "),
+        _ => next.split('T').next().unwrap_or_default().to_owned(),
+    }
 }
 
 /// Rows under names, each column as wide as its widest cell.

@@ -1,9 +1,10 @@
 //! Read access to the running parts: the source of `keepwarm status`, the metrics and the health checks.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
+use keepwarm_acme::{Acme, NameStatus};
 use keepwarm_egress::{Upstream, UpstreamStatus};
 use keepwarm_net::{Certificate, CertificateFacts, Remote};
 use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
@@ -40,6 +41,8 @@ pub(crate) struct ServedConfig {
     pub(crate) subjects: Vec<OwnTarget>,
     /// The certificates of listeners.
     pub(crate) certificates: Vec<Arc<ListenerCertificates>>,
+    /// What obtains certificates from an authority.
+    pub(crate) authority: Weak<Acme>,
 }
 
 impl View {
@@ -88,7 +91,10 @@ impl View {
                 .map(|meter| RouteStatus { app: &meter.app, route: &meter.route, totals: meter.totals() })
                 .collect(),
             upstreams: served.upstreams.iter().map(|upstream| upstream.look()).collect(),
-            certificates: served.certificates.iter().flat_map(|listener| certificates(listener)).collect(),
+            certificates: {
+                let names = served.authority.upgrade().map(|acme| acme.status()).unwrap_or_default();
+                served.certificates.iter().flat_map(|listener| certificates(listener, &names)).collect()
+            },
         }
     }
 
@@ -133,6 +139,8 @@ pub(crate) struct CertificateStatus {
     pub(crate) facts: CertificateFacts,
     /// Why the files as they are now are not used.
     pub(crate) error: Option<String>,
+    /// How its next one is obtained, if it is for a name of an authority.
+    pub(crate) acme: Option<NameStatus>,
 }
 
 #[derive(Debug)]
@@ -181,14 +189,20 @@ fn workers(snapshot: Snapshot, mut activity: Vec<WorkerActivity>) -> Vec<WorkerS
     snapshot.workers.into_iter().map(status).collect()
 }
 
-fn certificates(listener: &ListenerCertificates) -> Vec<CertificateStatus> {
+fn certificates(listener: &ListenerCertificates, names: &[NameStatus]) -> Vec<CertificateStatus> {
     let state = listener.tls.state();
-    let status = |certificate: &Arc<Certificate>| CertificateStatus {
+    let managed = state.settings().certificates.iter().map(|files| files.is_managed);
+    let status = |(certificate, is_managed): (&Arc<Certificate>, bool)| CertificateStatus {
         listener: listener.name.clone(),
         facts: certificate.facts.clone(),
-        error: listener.error(),
+        error: listener.error().filter(|_| !is_managed),
+        acme: names.iter().find(|name| is_managed && is_for(&certificate.facts, &name.name)).cloned(),
     };
-    state.certificates().iter().map(status).collect()
+    state.certificates().iter().zip(managed).map(status).collect()
+}
+
+fn is_for(facts: &CertificateFacts, name: &str) -> bool {
+    facts.names.iter().any(|own| own == name) || facts.addresses.iter().any(|own| own.to_string() == name)
 }
 
 fn listener((name, addresses): &(String, Vec<String>)) -> ListenerStatus {

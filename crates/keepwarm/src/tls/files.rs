@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// When a file was changed, and how long it is.
 type FileState = Option<(SystemTime, u64)>;
 
-/// All files of the settings.
+/// All files of the settings whose changes matter.
 pub(super) fn of(settings: &ServerTlsSettings) -> Vec<PathBuf> {
     let of_certificate = |files: &CertificateFiles| {
         [Some(&files.cert), Some(&files.key), files.ocsp.as_ref()]
@@ -23,7 +23,8 @@ pub(super) fn of(settings: &ServerTlsSettings) -> Vec<PathBuf> {
             .map(file)
             .collect::<Vec<_>>()
     };
-    let certificates = settings.certificates.iter().flat_map(of_certificate);
+    let certificates =
+        settings.certificates.iter().filter(|files| !files.is_managed).flat_map(of_certificate);
     certificates.chain(settings.client_auth.iter().map(|auth| file(&auth.ca))).collect()
 }
 
@@ -52,9 +53,12 @@ pub(super) async fn watch(listener: &ListenerCertificates, files: &[PathBuf]) {
         }
         seen = now;
         let (used, keys) = (listener.tls.state(), Arc::clone(&listener.keys));
+        let before = Arc::clone(&used);
         let loaded = tokio::task::spawn_blocking(move || load(&used, &keys));
         match loaded.await.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(None) => listener.set_error(None),
+            // Another certificate came meanwhile, from an authority: once more, with that one.
+            Ok(Some(_)) if !Arc::ptr_eq(&before, &listener.tls.state()) => seen.clear(),
             Ok(Some(state)) => {
                 listener.replace(&state);
                 tracing::info!(
@@ -96,7 +100,11 @@ fn read_again(settings: &ServerTlsSettings) -> Result<ServerTlsSettings, String>
         Pem::read(&pem.file).map_err(|error| format!("cannot read {}: {error}", pem.file.display()))
     };
     let certificate = |files: &CertificateFiles| {
+        if files.is_managed {
+            return Ok(files.clone());
+        }
         Ok(CertificateFiles {
+            is_managed: false,
             cert: read(&files.cert)?,
             key: read(&files.key)?,
             ocsp: files.ocsp.as_ref().map(read).transpose()?,

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, Semaphore};
 use super::channel::{Channel, SessionEnd};
 use super::error::PLAINTEXT_HTTP;
 use super::session::Session;
-use super::{Certificate, ClientIdentity, ServerTls, TlsError};
+use super::{CHALLENGE_PROTOCOL, Certificate, ClientIdentity, ServerTls, TlsError};
 use crate::{Io, Transport};
 
 /// Handshakes that one thread has begun and not finished. Each may hold a message of up to 64 KiB beside the state of rustls, so this bounds a
@@ -42,6 +42,8 @@ pub struct ServerHandshake {
     pub client: Option<Box<ClientIdentity>>,
     /// HTTP/2 was agreed on (ALPN).
     pub http2: bool,
+    /// It was an authority that verified a name, and nothing follows (RFC 8737).
+    pub is_challenge: bool,
 }
 
 /// Why a handshake failed.
@@ -176,6 +178,7 @@ fn facts(session: &mut Session, asks_clients: bool) -> ServerHandshake {
     let suite = common.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
     let resumed = common.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
     let http2 = common.alpn_protocol() == Some(b"h2");
+    let is_challenge = common.alpn_protocol() == Some(CHALLENGE_PROTOCOL);
     let (server_name, certificate) =
         choice.map_or((None, None), |choice| (choice.server_name, choice.certificate));
     ServerHandshake {
@@ -187,6 +190,7 @@ fn facts(session: &mut Session, asks_clients: bool) -> ServerHandshake {
         asks_clients,
         client: client.map(Box::new),
         http2,
+        is_challenge,
     }
 }
 

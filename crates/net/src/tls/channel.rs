@@ -61,8 +61,8 @@ impl Connection {
     fn error(&self, error: &rustls::Error) -> TlsError {
         match self {
             Self::Client(_, name) => TlsError::of(error, name),
-            Self::Server(_, Some(Choice { certificate: None, server_name })) => {
-                TlsError::unknown_name(server_name.as_deref())
+            Self::Server(_, Some(choice)) if choice.is_none() => {
+                TlsError::unknown_name(choice.server_name.as_deref())
             }
             Self::Server(..) => TlsError::of_client(error),
         }
@@ -217,7 +217,7 @@ impl Channel {
         self.end = Some(SessionEnd::Broken(self.tls.error(error)));
         match &self.tls {
             // rustls has no hook for this alert, and would send access_denied.
-            Connection::Server(_, Some(Choice { certificate: None, .. })) => {
+            Connection::Server(_, Some(choice)) if choice.is_none() => {
                 self.outgoing.add(&UNRECOGNIZED_NAME, true);
             }
             Connection::Client(..) | Connection::Server(..) => self.take_alert(),

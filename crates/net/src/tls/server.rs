@@ -1,6 +1,7 @@
 //! TLS towards clients: the settings of a listener, and what a handshake chose.
 
 mod certificate;
+mod challenge;
 mod client_auth;
 mod resolver;
 mod tickets;
@@ -15,6 +16,8 @@ use rustls::server::NoServerSessionStorage;
 
 use super::{Pem, TlsSetupError};
 pub use certificate::{Certificate, CertificateFacts, Coverage, KeyKind};
+pub(crate) use challenge::CHALLENGE_PROTOCOL;
+pub use challenge::ChallengeCertificates;
 pub use client_auth::{ClientAuth, ClientIdentity};
 use resolver::CertificateSet;
 pub(super) use resolver::{Choice, UNRECOGNIZED_NAME};
@@ -34,6 +37,8 @@ pub struct ServerTlsSettings {
     pub alpn: Vec<Vec<u8>>,
     /// Whether clients present certificates.
     pub client_auth: Option<ClientAuth>,
+    /// The certificates by which an authority verifies names, if one does.
+    pub challenges: Option<ChallengeCertificates>,
 }
 
 /// The files of a certificate.
@@ -45,6 +50,8 @@ pub struct CertificateFiles {
     pub key: Pem,
     /// An OCSP response to staple, in DER.
     pub ocsp: Option<Pem>,
+    /// It is replaced by who has made it, and not because its files change, which need not exist.
+    pub is_managed: bool,
 }
 
 /// What a client gets that requests a name of no certificate, or none.
@@ -142,9 +149,12 @@ impl ServerTlsState {
             None => builder.with_no_client_auth(),
             Some(auth) => builder.with_client_cert_verifier(auth.verifier(provider)?),
         };
-        let set = CertificateSet::new(&certificates, settings.unknown_names);
+        let set = CertificateSet::new(&certificates, settings);
         let mut config = builder.with_cert_resolver(Arc::new(set));
         config.alpn_protocols.clone_from(&settings.alpn);
+        if settings.challenges.is_some() {
+            config.alpn_protocols.push(CHALLENGE_PROTOCOL.to_vec());
+        }
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Arc::new(Tickets::new(keys, settings.client_auth.as_ref()));
         Ok(Arc::new(Self { config: Arc::new(config), certificates, settings: settings.clone() }))

@@ -32,6 +32,9 @@ pub(super) async fn serve(
     match accept_tls(io, &tls.tls, tls.handshake_timeout).await {
         Ok((transport, handshake)) => {
             cells.note_done(handshake.version == "TLSv1.3", handshake.resumed);
+            if handshake.is_challenge {
+                return;
+            }
             h1::serve(transport, ConnectionInfo::over_tls(client, local, handshake), context).await;
         }
         Err(AcceptFailure { error, plaintext }) => {

@@ -1,7 +1,9 @@
 //! Metrics of TLS on listeners.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use keepwarm_acme::NameStatus;
 use keepwarm_telemetry::meters::HANDSHAKE_FAILURES;
 use prometheus_client::registry::Unit;
 
@@ -41,6 +43,24 @@ pub(super) fn families(status: &StatusSnapshot) -> Vec<Family> {
             None,
             with_tls().map(|listener| error(listener, status)).collect(),
         ),
+        counter(
+            "keepwarm_acme_certificates_obtained",
+            "Certificates obtained from the authority",
+            None,
+            acme(status, |name| name.obtained),
+        ),
+        counter(
+            "keepwarm_acme_failures",
+            "Failed attempts to obtain a certificate from the authority",
+            None,
+            acme(status, |name| name.failed),
+        ),
+        gauge(
+            "keepwarm_acme_next_attempt",
+            "When the certificate is renewed, or the next attempt is made, since 1970",
+            Some(Unit::Seconds),
+            acme(status, |name| name.next.map_or(0, seconds)),
+        ),
     ]
 }
 
@@ -73,15 +93,33 @@ fn failures(listener: &ListenerStatus) -> Vec<Row> {
 /// The first name stands for all: a certificate may have a hundred.
 fn expiry(certificate: &CertificateStatus) -> Row {
     let facts = &certificate.facts;
-    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Row {
         labels: vec![
             ("listener", certificate.listener.clone()),
             ("name", facts.names.first().cloned().unwrap_or_default()),
             ("source", facts.file.display().to_string()),
         ],
-        value: Value::Count(since(facts.not_after)),
+        value: Value::Count(seconds(facts.not_after)),
     }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// A row for each name, which several listeners may have.
+fn acme(status: &StatusSnapshot, value: impl Fn(&NameStatus) -> u64) -> Vec<Row> {
+    let names: BTreeMap<&str, &NameStatus> = status
+        .certificates
+        .iter()
+        .filter_map(|certificate| certificate.acme.as_ref())
+        .map(|name| (name.name.as_str(), name))
+        .collect();
+    let row = |(name, status): (&str, &NameStatus)| Row {
+        labels: vec![("name", name.to_owned())],
+        value: Value::Count(value(status)),
+    };
+    names.into_iter().map(row).collect()
 }
 
 fn error(listener: &ListenerStatus, status: &StatusSnapshot) -> Row {

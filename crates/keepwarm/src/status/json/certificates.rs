@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use keepwarm_acme::{NameState, NameStatus};
 use keepwarm_telemetry::meters::{HANDSHAKE_FAILURES, HandshakeTotals};
 use serde_json::{Map, Value, json};
 
@@ -22,6 +23,20 @@ pub(super) fn json(certificate: &CertificateStatus) -> Value {
         "expires_in_seconds": left.map_or_else(|past| -past.duration().as_secs_f64().round(), |left| left.as_secs_f64().round()),
         "source": facts.file.display().to_string(),
         "error": certificate.error,
+        "acme": certificate.acme.as_ref().map(acme),
+    })
+}
+
+/// How the next certificate of a name is obtained from its authority.
+fn acme(name: &NameStatus) -> Value {
+    json!({
+        "name": name.name,
+        "issued": matches!(name.state, NameState::Issued(_)),
+        "next_attempt": name.next.map(time),
+        "failures_in_a_row": name.failures,
+        "error": name.error,
+        "obtained": name.obtained,
+        "failed": name.failed,
     })
 }
 

@@ -91,6 +91,11 @@ impl Certificate {
         Self { facts, key: Arc::new(replace(&key)) }
     }
 
+    #[cfg(test)]
+    pub(in crate::tls) fn key(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.key)
+    }
+
     /// Reads and checks the files of a certificate without using them.
     ///
     /// # Errors

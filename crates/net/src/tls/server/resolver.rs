@@ -7,7 +7,8 @@ use std::sync::Arc;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::{Certificate, UnknownNames};
+use super::challenge::is_challenge;
+use super::{Certificate, ChallengeCertificates, ServerTlsSettings, UnknownNames};
 
 /// The fatal alert `unrecognized_name` (RFC 8446 §6, RFC 6066 §3), before there are keys.
 pub(in crate::tls) const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
@@ -19,6 +20,7 @@ pub(super) struct CertificateSet {
     /// By the name after `*.`.
     wildcard: HashMap<Box<str>, Candidates>,
     default: Candidates,
+    challenges: Option<ChallengeCertificates>,
 }
 
 /// Certificates for the same name, with keys of different kinds.
@@ -31,6 +33,8 @@ pub(in crate::tls) struct Choice {
     pub(in crate::tls) server_name: Option<Box<str>>,
     /// `None`: there is none for it.
     pub(in crate::tls) certificate: Option<Arc<Certificate>>,
+    /// It got the certificate of a challenge instead.
+    pub(in crate::tls) is_challenge: bool,
 }
 
 thread_local! {
@@ -39,6 +43,11 @@ thread_local! {
 }
 
 impl Choice {
+    /// There is no certificate for the requested name.
+    pub(in crate::tls) fn is_none(&self) -> bool {
+        self.certificate.is_none() && !self.is_challenge
+    }
+
     /// Moves the choice that the last call of rustls made, if any.
     pub(in crate::tls) fn take_made(into: &mut Option<Self>) {
         if let Some(made) = MADE.take() {
@@ -48,7 +57,7 @@ impl Choice {
 }
 
 impl CertificateSet {
-    pub(super) fn new(certificates: &[Arc<Certificate>], unknown: UnknownNames) -> Self {
+    pub(super) fn new(certificates: &[Arc<Certificate>], settings: &ServerTlsSettings) -> Self {
         let (mut exact, mut wildcard) = (HashMap::new(), HashMap::new());
         for certificate in certificates {
             for name in &certificate.facts.names {
@@ -59,7 +68,7 @@ impl CertificateSet {
                 map.entry(name.into()).or_default().push(Arc::clone(certificate));
             }
         }
-        let default = match (unknown, certificates.first()) {
+        let default = match (settings.unknown_names, certificates.first()) {
             (UnknownNames::Refuse, _) | (_, None) => Vec::new(),
             // With its neighbours of the same names: an RSA certificate beside one of ECDSA.
             (UnknownNames::Default, Some(first)) => {
@@ -67,7 +76,7 @@ impl CertificateSet {
                 same.cloned().collect()
             }
         };
-        Self { exact, wildcard, default }
+        Self { exact, wildcard, default, challenges: settings.challenges.clone() }
     }
 
     fn candidates(&self, name: Option<&str>) -> &[Arc<Certificate>] {
@@ -87,6 +96,16 @@ impl CertificateSet {
 
 impl ResolvesServerCert for CertificateSet {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let server_name = || hello.server_name().map(Into::into);
+        if let Some(challenges) = self.challenges.as_ref().filter(|_| is_challenge(&hello)) {
+            let key = challenges.of(hello.server_name());
+            MADE.set(Some(Choice {
+                server_name: server_name(),
+                certificate: None,
+                is_challenge: key.is_some(),
+            }));
+            return key;
+        }
         let candidates = self.candidates(hello.server_name());
         let fits = |certificate: &&Arc<Certificate>| {
             certificate.key.key.choose_scheme(hello.signature_schemes()).is_some()
@@ -94,7 +113,7 @@ impl ResolvesServerCert for CertificateSet {
         // Without a fitting one, the handshake fails with the right reason.
         let certificate = candidates.iter().find(fits).or(candidates.first()).cloned();
         let key = certificate.as_ref().map(|certificate| Arc::clone(&certificate.key));
-        MADE.set(Some(Choice { server_name: hello.server_name().map(Into::into), certificate }));
+        MADE.set(Some(Choice { server_name: server_name(), certificate, is_challenge: false }));
         key
     }
 }

@@ -13,10 +13,11 @@ use rustls::sign::{CertifiedKey, Signer, SigningKey};
 use rustls::{ClientConfig, ClientConnection, SignatureAlgorithm, SignatureScheme};
 use tokio::task::LocalSet;
 
+use super::super::server::Certificate;
 use super::kit::{Authority, Identity, pem};
 use crate::{
-    CertificateFiles, Io, ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys, TlsProfile, UnknownNames,
-    accept_tls,
+    CertificateFiles, ChallengeCertificates, Io, ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys,
+    TlsProfile, UnknownNames, accept_tls,
 };
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -26,6 +27,7 @@ fn settings(identities: &[&Identity]) -> ServerTlsSettings {
         cert: pem("cert.pem", &identity.cert),
         key: pem("key.pem", &identity.key),
         ocsp: None,
+        is_managed: false,
     };
     ServerTlsSettings {
         certificates: identities.iter().map(files).collect(),
@@ -33,6 +35,7 @@ fn settings(identities: &[&Identity]) -> ServerTlsSettings {
         profile: TlsProfile::Intermediate,
         alpn: vec![b"http/1.1".to_vec()],
         client_auth: None,
+        challenges: None,
     }
 }
 
@@ -91,11 +94,10 @@ async fn other_connections_wait_for_one_signature_at_most() {
     let authority = Authority::new();
     let identity = authority.identity("a.test");
     let signatures = Arc::new(AtomicUsize::new(0));
-    let certificate =
-        super::super::server::Certificate::with_key(&settings(&[&identity]).certificates[0], |key| {
-            let counting = CountingKey(Arc::clone(&key.key), Arc::clone(&signatures));
-            CertifiedKey::new(key.cert.clone(), Arc::new(counting))
-        });
+    let certificate = Certificate::with_key(&settings(&[&identity]).certificates[0], |key| {
+        let counting = CountingKey(Arc::clone(&key.key), Arc::clone(&signatures));
+        CertifiedKey::new(key.cert.clone(), Arc::new(counting))
+    });
     let state = ServerTlsState::of_certificates(&settings(&[&identity]), vec![Arc::new(certificate)]);
     let tls = Arc::new(ServerTls::new(state));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -232,4 +234,98 @@ fn an_unchanged_certificate_is_kept() {
     let after = ServerTlsState::new(&named(&c), &keys, Some(&before)).unwrap();
     assert!(Arc::ptr_eq(&before.certificates()[0], &after.certificates()[0]));
     assert_eq!(after.certificates()[1].facts.names, ["c.test"]);
+}
+
+/// A handshake as the authority makes it, and what it found: the certificate it got, and our own result.
+async fn verified(
+    state: Arc<ServerTlsState>,
+    offered: &'static [&'static [u8]],
+) -> (Option<Vec<u8>>, Result<bool, &'static str>) {
+    let authority = Authority::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let verifier = std::thread::spawn(move || {
+        let mut config = ClientConfig::clone(&authority.client("a.test").config);
+        config.dangerous().set_certificate_verifier(Arc::new(Anything));
+        config.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
+        let name = ServerName::try_from("a.test").unwrap();
+        let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(BOUND)).unwrap();
+        while session.is_handshaking() {
+            if session.complete_io(&mut stream).is_err() {
+                return None;
+            }
+        }
+        Some(session.peer_certificates()?.first()?.to_vec())
+    });
+    let tls = ServerTls::new(state);
+    let set = LocalSet::new();
+    let accepted = set.run_until(accept_tls(accepted(&listener), &tls, BOUND)).await;
+    let result = accepted.map(|(_, handshake)| handshake.is_challenge).map_err(|failure| failure.error.name);
+    (verifier.join().unwrap(), result)
+}
+
+/// The authority looks into the certificate itself.
+#[derive(Debug)]
+struct Anything;
+
+impl rustls::client::danger::ServerCertVerifier for Anything {
+    fn verify_server_cert(
+        &self,
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &[rustls::pki_types::CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ECDSA_NISTP256_SHA256]
+    }
+}
+
+/// RFC 8737 §3: the certificate of the challenge in a handshake that offers this protocol alone, and in no other.
+#[tokio::test]
+async fn an_authority_gets_the_certificate_of_its_challenge_and_nobody_else() {
+    let authority = Authority::new();
+    let (identity, challenge) = (authority.identity("a.test"), authority.identity("a.test"));
+    let key = Certificate::with_key(&settings(&[&challenge]).certificates[0], CertifiedKey::clone).key();
+    let with = |answer: Option<Arc<CertifiedKey>>| {
+        let mut settings = settings(&[&identity]);
+        settings.challenges =
+            Some(ChallengeCertificates::new(move |name| answer.clone().filter(|_| name == "a.test")));
+        ServerTlsState::new(&settings, &Arc::new(TicketKeys::new(Vec::new())), None).unwrap()
+    };
+    let shown = key.cert[0].to_vec();
+    assert_eq!(
+        verified(with(Some(Arc::clone(&key))), &[b"acme-tls/1"]).await,
+        (Some(shown.clone()), Ok(true))
+    );
+    let (got, result) = verified(with(Some(Arc::clone(&key))), &[b"acme-tls/1", b"http/1.1"]).await;
+    assert!(got.is_some_and(|got| got != shown) && result == Ok(false));
+    assert_eq!(verified(with(None), &[b"acme-tls/1"]).await, (None, Err("unknown_name")));
+    // A listener without names of an authority.
+    let (got, _) = verified(state(&[&identity]), &[b"acme-tls/1"]).await;
+    assert_eq!(got, None);
 }

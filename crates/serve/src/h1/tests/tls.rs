@@ -25,14 +25,19 @@ impl Identity {
         let certificate =
             CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
         let pem = |text: String| Pem { file: "a.pem".into(), text: text.into_bytes() };
-        let files =
-            CertificateFiles { cert: pem(certificate.pem()), key: pem(key.serialize_pem()), ocsp: None };
+        let files = CertificateFiles {
+            cert: pem(certificate.pem()),
+            key: pem(key.serialize_pem()),
+            ocsp: None,
+            is_managed: false,
+        };
         let settings = ServerTlsSettings {
             certificates: vec![files],
             unknown_names: UnknownNames::Default,
             profile: TlsProfile::Intermediate,
             alpn: Vec::new(),
             client_auth: None,
+            challenges: None,
         };
         let state = ServerTlsState::new(&settings, &Arc::new(TicketKeys::new(Vec::new())), None).unwrap();
         Self { der: certificate.der().clone(), tls: Arc::new(ServerTls::new(state)) }

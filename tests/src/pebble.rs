@@ -1,24 +1,24 @@
 //! A Pebble of the test's own, with a name server for which every name is this machine.
 
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use keepwarm_acme::Authority;
+use crate::process::wait_until;
 
 /// What a test wants of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PebbleSettings {
+pub struct PebbleSettings {
     /// Names it issues nothing for.
-    pub(crate) blocked: &'static [&'static str],
+    pub blocked: &'static [&'static str],
     /// Percent of nonces it rejects.
-    pub(crate) bad_nonces: u32,
+    pub bad_nonces: u32,
     /// Accounts that must be used: key identifier and key in base64url.
-    pub(crate) external_accounts: &'static [(&'static str, &'static str)],
-    pub(crate) validity_seconds: u32,
+    pub external_accounts: &'static [(&'static str, &'static str)],
+    pub validity_seconds: u32,
 }
 
 impl Default for PebbleSettings {
@@ -28,7 +28,7 @@ impl Default for PebbleSettings {
 }
 
 /// An authority. Stopped when dropped.
-pub(crate) struct Pebble {
+pub struct Pebble {
     folder: PathBuf,
     settings: PebbleSettings,
     ports: [u16; 5],
@@ -39,14 +39,14 @@ pub(crate) struct Pebble {
 const START: Duration = Duration::from_secs(60);
 
 impl Pebble {
-    pub(crate) async fn start(settings: PebbleSettings) -> Self {
+    pub fn start(settings: PebbleSettings) -> Self {
         let mut pebble = Self::prepare(settings);
-        pebble.run().await;
+        pebble.run();
         pebble
     }
 
     /// Everything but the processes.
-    pub(crate) fn prepare(settings: PebbleSettings) -> Self {
+    pub fn prepare(settings: PebbleSettings) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("keepwarm-pebble-{}-{number}", std::process::id()));
@@ -60,7 +60,7 @@ impl Pebble {
         Self { folder, settings, ports: free_ports(), children: Vec::new() }
     }
 
-    pub(crate) async fn run(&mut self) {
+    pub fn run(&mut self) {
         let [api, management, http, tls, dns] = self.ports;
         let PebbleSettings { blocked, external_accounts, validity_seconds, bad_nonces } = self.settings;
         let config = serde_json::json!({ "pebble": {
@@ -96,8 +96,8 @@ impl Pebble {
         // Each order is validated.
         pebble.env("PEBBLE_AUTHZREUSE", "0");
         self.children.push(self.spawn(&mut pebble, "pebble.log"));
-        self.wait_until_it_listens(dns_port).await;
-        self.wait_until_it_listens(api).await;
+        self.wait_until_it_listens(dns_port);
+        self.wait_until_it_listens(api);
     }
 
     fn spawn(&self, command: &mut Command, log: &str) -> Child {
@@ -106,54 +106,51 @@ impl Pebble {
         command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}; run scripts/setup test"))
     }
 
-    async fn wait_until_it_listens(&mut self, port: u16) {
-        let waited = tokio::time::timeout(START, async {
-            while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-                for child in &mut self.children {
-                    assert!(
-                        child.try_wait().unwrap().is_none(),
-                        "it has ended; see {}",
-                        self.folder.display()
-                    );
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+    fn wait_until_it_listens(&mut self, port: u16) {
+        let folder = self.folder.display().to_string();
+        let children = &mut self.children;
+        wait_until("Pebble listens", START, || {
+            let ended = children.iter_mut().any(|child| child.try_wait().unwrap().is_some());
+            assert!(!ended, "it has ended; see {folder}");
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
         });
-        waited.await.expect("Pebble listens");
     }
 
-    pub(crate) fn authority(&self) -> Authority {
-        Authority {
-            directory: format!("https://localhost:{}/dir", self.ports[0]),
-            ca: Some(self.folder.join("cert.pem")),
-        }
+    /// The URL of its directory.
+    pub fn directory(&self) -> String {
+        format!("https://localhost:{}/dir", self.ports[0])
+    }
+
+    /// The file of the authority of its own server's certificate.
+    pub fn ca(&self) -> PathBuf {
+        self.folder.join("cert.pem")
     }
 
     /// Of the test, for storage too.
-    pub(crate) fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Where it looks for responses to `http-01`.
-    pub(crate) fn http_port(&self) -> u16 {
+    pub fn http_port(&self) -> u16 {
         self.ports[2]
     }
 
     /// Where it makes handshakes for `tls-alpn-01`.
-    pub(crate) fn tls_port(&self) -> u16 {
+    pub fn tls_port(&self) -> u16 {
         self.ports[3]
     }
 
-    pub(crate) fn storage_file(&self, file: &str) -> PathBuf {
+    pub fn storage_file(&self, file: &str) -> PathBuf {
         self.folder.join("storage").join(format!("localhost-{}-dir", self.ports[0])).join(file)
     }
 
-    pub(crate) fn saved_order(&self, name: &str) -> String {
+    pub fn saved_order(&self, name: &str) -> String {
         fs::read_to_string(self.storage_file(&format!("orders/{name}.json"))).expect("a saved order")
     }
 
     /// As if the wait after a failure were over.
-    pub(crate) fn allow_attempt(&self, name: &str) {
+    pub fn allow_attempt(&self, name: &str) {
         let file = self.storage_file(&format!("attempts/{name}.json"));
         let mut attempts: serde_json::Value =
             serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
@@ -162,18 +159,26 @@ impl Pebble {
     }
 }
 
-impl Drop for Pebble {
-    fn drop(&mut self) {
+impl Pebble {
+    /// Ends it; its files stay.
+    pub fn stop(&mut self) {
         for child in &mut self.children {
             let _ = child.kill();
             let _ = child.wait();
         }
+        self.children.clear();
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        self.stop();
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 fn program(name: &str) -> Command {
-    Command::new(crate::site::root().join(".go/bin").join(name))
+    Command::new(crate::root().join(".go/bin").join(name))
 }
 
 /// Free for both TCP and UDP. Another process could take one before Pebble does; that has not been seen.

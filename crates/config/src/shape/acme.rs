@@ -1,0 +1,131 @@
+//! What certificates are for, and whom they come from.
+
+use std::net::IpAddr;
+
+use super::list::{EmptyList, ListOf};
+use super::net::is_host_name;
+use super::parsed_string::ParsedString;
+use super::value_error::ValueError;
+use crate::model::Secret;
+
+/// `domains`, `acme`: names of certificates, in lower case, IDN names as A-labels.
+pub(crate) const CERTIFICATE_NAMES: ListOf<ParsedString<String>> = ListOf {
+    one: ParsedString {
+        expected: "a domain name",
+        type_name: "domain name",
+        pattern: Some("^[^*/:@?# ]+$"),
+        bare: None,
+        read: certificate_name,
+    },
+    expected: "a domain name, or a list of them",
+    type_name: "domain name or list of domain names",
+    empty: EmptyList::Rejected(None),
+};
+
+fn certificate_name(text: &str) -> Result<String, ValueError> {
+    let is = |what: &str| ValueError::new(format!("is `{text}`{what}"));
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(address.to_string());
+    }
+    if let Some((_, rest)) = text.split_once("://") {
+        let host = rest.split(['/', ':', '?']).next().unwrap_or(rest);
+        return Err(is(", a URL").help(format!("write \"{host}\"")));
+    }
+    if text.starts_with("*.") {
+        return Err(is(
+            ": an authority issues a wildcard only for the challenge dns-01, which Keepwarm does not have",
+        )
+        .help("list the names, or obtain the certificate by another program and set `cert` and `key`"));
+    }
+    let ascii = idna::domain_to_ascii_strict(text.trim_end_matches('.'))
+        .map_err(|_| is(", which is not a domain name"))?;
+    if !is_host_name(&ascii) || ascii.contains('_') {
+        return Err(is(", which is not a domain name"));
+    }
+    Ok(ascii)
+}
+
+/// `email`
+pub(crate) const EMAILS: ListOf<ParsedString<String>> = ListOf {
+    one: ParsedString {
+        expected: "an e-mail address",
+        type_name: "e-mail address",
+        pattern: Some("^[^@ ]+@[^@ ]+$"),
+        bare: None,
+        read: |text| {
+            let is_plain = |b: u8| b.is_ascii_graphic() && !b"@,?#<>".contains(&b);
+            match text.split_once('@') {
+                Some((user, host))
+                    if !user.is_empty() && user.bytes().all(is_plain) && is_host_name(host) =>
+                {
+                    Ok(text.to_owned())
+                }
+                _ => Err(ValueError::new(format!("is `{text}`, which is not an e-mail address"))),
+            }
+        },
+    },
+    expected: "an e-mail address, or a list of them",
+    type_name: "e-mail address or list of e-mail addresses",
+    empty: EmptyList::Allowed,
+};
+
+/// `directory`, `staging`
+pub(crate) const DIRECTORY_URL: ParsedString<String> = ParsedString {
+    expected: "the URL of a directory (RFC 8555 §7.1.1), which begins with https://",
+    type_name: "URL",
+    pattern: Some("^https://[^ ]+$"),
+    bare: None,
+    read: |text| {
+        let is = |what: &str| ValueError::new(format!("is `{text}`{what}"));
+        let Some(rest) = text.strip_prefix("https://") else {
+            return Err(is(": ACME requires https (RFC 8555 §6.1)"));
+        };
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+        let is_url = text.bytes().all(|b| b.is_ascii_graphic());
+        if authority.is_empty() || authority.contains('@') || !is_url {
+            return Err(is(", which is not the URL of a directory"));
+        }
+        Ok(text.to_owned())
+    },
+};
+
+/// `key` of an external account: base64url, as authorities show it.
+pub(crate) const EXTERNAL_KEY: ParsedString<Secret> = ParsedString {
+    expected: "the key that the authority shows beside the identifier, in base64url",
+    type_name: "base64url",
+    pattern: Some("^[A-Za-z0-9_+/-]+=*$"),
+    bare: None,
+    // Messages never quote the value.
+    read: |text| {
+        let word = text.trim_end_matches('=');
+        let is_base64 = word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_+/".contains(&b));
+        if word.is_empty() || !is_base64 || word.len() % 4 == 1 {
+            return Err(ValueError::new("is not in base64url"));
+        }
+        Ok(Secret::new(word.replace('+', "-").replace('/', "_")))
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::certificate_name;
+
+    #[test]
+    fn names_become_a_labels() {
+        let ok = |text: &str| certificate_name(text).unwrap();
+        assert_eq!(ok("Shop.Example"), "shop.example");
+        assert_eq!(ok("bücher.example."), "xn--bcher-kva.example");
+        assert_eq!(ok("192.0.2.1"), "192.0.2.1");
+        for bad in [
+            "",
+            "*.shop.example",
+            "https://shop.example/",
+            "shop..example",
+            "a b",
+            "shop_1.example",
+            "-a.example",
+        ] {
+            assert!(certificate_name(bad).is_err(), "{bad}");
+        }
+    }
+}
