@@ -59,6 +59,8 @@ def completed(example, directory):
         before.append('[listen.public]\nbind = "127.0.0.1:0"\n')
     if "listen.public.route" not in tables and any(name.startswith("listen.public.route.") for name in tables):
         before.append('[[listen.public.route]]\napp = "shop"\n')
+    if "acme" in tables and not any(name.startswith("listen.") for name in tables):
+        before.append('[listen.public]\ndomains = "shop.example"\n')
     text = "".join(before) + example
     if re.search(r"^\[+listen\.public\b", text, re.M) and not re.search(r"^(\[+(listen\.\w+\.(route|forward_proxy)|app\.)|route =|forward_proxy =)", text, re.M):
         after.append("\n[[listen.public.route]]\nrespond = 204\n")
@@ -72,7 +74,7 @@ def completed(example, directory):
 def certificates(directory):
     """Files as examples name them: `/etc/ssl/NAME.pem` and its key."""
     (directory / "ssl").mkdir()
-    for name, host in (("shop", "shop.example"), ("wild", "*.shop.example"), ("employees", "employees.example")):
+    for name, host in (("shop", "shop.example"), ("wild", "*.shop.example"), ("employees", "employees.example"), ("internal-ca", "ca.internal")):
         command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30", "-subj", f"/CN={name}",
                    "-addext", f"subjectAltName=DNS:{host}", "-keyout", directory / f"ssl/{name}.key", "-out", directory / f"ssl/{name}.pem"]  # fmt: skip
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -26,6 +26,7 @@ NOT_BUILT = {
 
 # Crates that may be built in two versions: name -> why.
 TWICE = {
+    "base64": "0.22 belongs to `instant-acme`, 0.23 to the password hashes: each has a page of code in the program",
     "getrandom": "0.2 belongs to `ring`, which rustls could use instead of aws-lc-rs: it is in the lock file and is not built",
     "syn": "2 belongs to the derive macros of x509-parser; both run at compile time and are not part of the program",
     "synstructure": "0.13 belongs to the same macros",

@@ -1,10 +1,10 @@
-//! An authority of this machine alone, for development: a browser that trusts it once accepts every certificate it signs.
+//! An authority of this machine alone, for development: a browser that trusts it accepts every certificate it signs.
 //!
 //! ```text
-//!   FOLDER/ca.pem    its certificate, to be trusted
-//!   FOLDER/ca.key    its key
-//!   FOLDER/cert.pem  a certificate it has signed
-//!   FOLDER/key.pem   the key of that
+//!   DIRECTORY/ca.pem    its certificate, to be trusted
+//!   DIRECTORY/ca.key    its key
+//!   DIRECTORY/cert.pem  a certificate it has signed
+//!   DIRECTORY/key.pem   the key of that
 //! ```
 
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ pub struct LocalCertificate {
     pub key: PathBuf,
 }
 
-/// A certificate for these names, from the authority in this folder; both are made if they are not there.
+/// A certificate for these names, from the authority in this directory; both are made if they are not there.
 ///
 /// # Errors
 /// A sentence: a file cannot be read or written, or a name cannot be in a certificate.
@@ -109,7 +109,10 @@ fn signed(ca: &Path, ca_key: &Path, names: BTreeSet<String>) -> Result<(String, 
     let read = |file: &Path| fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()));
     let ca_pem = read(ca)?;
     let issuer = KeyPair::from_pem(&read(ca_key)?).map_err(|error| {
-        format!("{} cannot be used: {error}; remove its folder to make another authority", ca_key.display())
+        format!(
+            "{} cannot be used: {error}; remove its directory to make another authority",
+            ca_key.display()
+        )
     })?;
     let issuer = Issuer::new(authority_params(), issuer);
     let key = KeyPair::generate().map_err(failed)?;
@@ -158,7 +161,7 @@ mod tests {
         }
         fs::write(folder.join("ca.key"), "nothing").unwrap();
         let error = local_certificate(&folder, &names(&["other.test"])).unwrap_err();
-        assert!(error.contains("remove its folder"), "{error}");
+        assert!(error.contains("remove its directory"), "{error}");
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -13,7 +13,8 @@ use crate::acme::state_folder;
 /// Of the authority, among what outlives the process.
 const FOLDER: &str = "local-authority";
 /// What every certificate for development is for, beside the names of the configuration.
-const NAMES: [&str; 4] = ["localhost", "*.localhost", "127.0.0.1", "::1"];
+/// Not `*.localhost`: clients refuse a wildcard below a single label.
+const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Gives a local certificate to every listener that has none from a file.
 ///

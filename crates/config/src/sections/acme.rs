@@ -128,7 +128,7 @@ pub(super) static ACME: Section<AcmeDraft> = Section {
         Key {
             name: "storage",
             brief: "Directory of accounts, private keys, orders and certificates",
-            long: "It is made with mode 0700, and its files with 0600; they belong to the user that Keepwarm runs as. Keep it over restarts and deploys: whoever loses it orders every certificate anew, and the authority limits how often. Several machines that serve the same names can share it.",
+            long: "It is made with mode 0700, and its files with 0600; they belong to the user that Keepwarm runs as. Keep it over restarts and deploys: without it every certificate is ordered again, and the authority limits how often. Several machines that serve the same names can share it.",
             default: DefaultValue::Words(
                 "`acme` in `$STATE_DIRECTORY` (which systemd sets), else `/var/lib/keepwarm/acme` for root, else `~/.local/state/keepwarm/acme`",
             ),

@@ -35,7 +35,7 @@ pub(super) fn finish(listen: &mut ListenDraft, table: &Table, cx: &mut Checker<'
         if table.entry("bind").is_none() {
             listen.bind = everywhere(HTTPS, *span);
         }
-    } else if table.entry("bind").is_none() {
+    } else if table.entry("bind").is_none() && table.entry("domains").is_none() {
         cx.missing(listen.span, "bind = \"0.0.0.0:8080\"").report(cx);
     }
     if let (Some(tls), Some(entry)) = (&listen.tls, table.entry("tls")) {

@@ -1,4 +1,4 @@
-//! What certificates are for, and whom they come from.
+//! The names of certificates, and the authority that issues them.
 
 use std::net::IpAddr;
 

@@ -202,11 +202,25 @@ fn bind_all(bind: &Bind, own: &OwnSockets<'_>) -> io::Result<Sockets> {
     };
     let (mut bounds, mut all) = (Vec::new(), true);
     for address in addresses {
-        let (some, inherited) = own.listen(address)?;
-        bounds.extend(some);
-        all &= inherited;
+        match own.listen(address) {
+            Ok((some, inherited)) => {
+                bounds.extend(some);
+                all &= inherited;
+            }
+            Err(error) if is_without_ipv6(bind, &error) => tracing::warn!(
+                name: "listener_without_ipv6",
+                %bind, "this machine has no IPv6: nothing listens on this address"
+            ),
+            Err(error) => return Err(error),
+        }
     }
     Ok(Sockets { bounds, owner: SocketOwner::Keepwarm, inherited: all })
+}
+
+/// Whether `[::]`, which `domains` means too, is nothing on this machine: nobody can come that way, and the other address serves.
+fn is_without_ipv6(bind: &Bind, error: &io::Error) -> bool {
+    let is_any = matches!(bind, Bind::Tcp(address) if address.is_ipv6() && address.ip().is_unspecified());
+    is_any && rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::AFNOSUPPORT)
 }
 
 fn explain(bind: &Bind, section: &str, error: &io::Error, own: &OwnSockets<'_>) -> String {
