@@ -6,6 +6,7 @@
 mod access;
 mod admin;
 mod app;
+mod auth_request;
 mod compression;
 mod conditions;
 mod error_page;
@@ -26,6 +27,7 @@ mod upstream;
 pub use access::{BasicAuth, Concurrency, PasswordHash};
 pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
+pub use auth_request::AuthRequest;
 pub use compression::{Compression, CompressionLevel, ContentCoding};
 pub use conditions::{Conditions, PatternSet, Scheme, ValueCondition, ValuePattern};
 pub use error_page::ErrorPage;
