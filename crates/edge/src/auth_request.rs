@@ -163,6 +163,7 @@ impl AuthRequest {
                 request.notes.routed.withheld_fields.push(Arc::clone(&self.withheld));
                 if user.is_some() {
                     request.notes.routed.user = user;
+                    request.notes.routed.auth_type = "";
                 }
                 return true;
             }

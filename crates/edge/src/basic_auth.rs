@@ -68,6 +68,7 @@ impl BasicAuth {
         request.extra_fields.push(REMOTE_USER.as_bytes(), credentials.user.as_bytes());
         request.notes.routed.withheld_fields.push(Arc::clone(&self.withheld));
         request.notes.routed.user = Some(credentials.user.into());
+        request.notes.routed.auth_type = "Basic";
         true
     }
 

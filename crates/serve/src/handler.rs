@@ -127,6 +127,8 @@ pub struct RouteContext {
     pub withheld_fields: Vec<Arc<FieldPatterns>>,
     /// The user that the route has authenticated.
     pub user: Option<Arc<str>>,
+    /// How (RFC 3875 §4.1.1); empty: not by HTTP authentication.
+    pub auth_type: &'static str,
     /// The normalized path and query as they were before the route replaced them ([`Request::rewrite`]).
     requested: Option<Vec<u8>>,
     /// The file it named.

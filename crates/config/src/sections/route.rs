@@ -475,7 +475,7 @@ static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "basic_auth",
             brief: "Users that may use the route, with a password (RFC 7617)",
-            long: "Everybody else gets 401. `deny`, `allow` and `rate_limit` are applied first. The app gets the user's name in the header `Remote-User`, which no client can set on this route; classic PHP also gets `REMOTE_USER` and `AUTH_TYPE`. Passwords are checked on threads of their own, and a correct one is remembered for a minute. Use it over TLS only: the password is sent with each request.",
+            long: "Everybody else gets 401. `deny`, `allow` and `rate_limit` are applied first. The app gets the user's name in the header `Remote-User`, which no client can set on this route; WSGI, Rack and PHP also get `REMOTE_USER` and `AUTH_TYPE`, ASGI an extension ([list](../guide/access.md#what-the-app-is-told)). Passwords are checked on threads of their own, and a correct one is remembered for a minute. Use it over TLS only: the password is sent with each request.",
             default: DefaultValue::Words("none"),
             right: "basic_auth = { file = \"htpasswd\", realm = \"Staging\" }",
             wrong: "basic_auth = \"htpasswd\"",

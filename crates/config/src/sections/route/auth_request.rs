@@ -96,7 +96,7 @@ static SERVICE: Section<AuthRequestDraft> = Section {
         Key {
             name: "user_header",
             brief: "Header of its response that names the user",
-            long: "The app gets it like those of `headers`. The name is also the user of the request: `REMOTE_USER` in CGI-style environments, and `user` in the access log.",
+            long: "The app gets it like those of `headers`. The name is also the user of the request: `REMOTE_USER` of WSGI, Rack and PHP, and `user` in the access log.",
             default: DefaultValue::Words("none"),
             right: "user_header = \"Remote-User\"",
             wrong: "user_header = \"Remote-*\"",
