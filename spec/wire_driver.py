@@ -22,7 +22,7 @@ TYPES = {
     0x32: "DRAIN", 0x33: "BUSY",
 }  # fmt: skip
 NUMBERS = {name: number for number, name in TYPES.items()}
-END, EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS = 1, 2, 4, 8, 16, 32
+END, EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS, USER = 1, 2, 4, 8, 16, 32, 64
 CHUNKED = 2**64 - 1
 
 

@@ -96,7 +96,7 @@ final class Main
         self::withoutAutoloader();
         self::$worker->settle();
         $connection->sayHello([
-            'adapter', 'php/' . self::VERSION, 'kind', 'php', 'language', 'PHP ' . \PHP_VERSION, 'blocking', '1', 'cgi_names', '1',
+            'adapter', 'php/' . self::VERSION, 'kind', 'php', 'language', 'PHP ' . \PHP_VERSION, 'blocking', '1', 'cgi_names', '1', 'user', '1',
         ]);
         $status = self::$worker->serveForever();
         self::$worker = null;

@@ -16,7 +16,7 @@ final class Request
     private static array $keys = ['content-type' => 'CONTENT_TYPE', 'content-length' => 'CONTENT_LENGTH'];
 
     public string $method = '';
-    /** `HTTP/1.1`, `HTTP/1.0`, `HTTP/2` */
+    /** `HTTP/1.1`, `HTTP/1.0`, `HTTP/2.0` */
     public string $protocol = '';
     /** `http` or `https` */
     public string $scheme = '';
@@ -81,6 +81,11 @@ final class Request
     {
         [$this->method, $this->protocol, $this->scheme, $this->path, $this->rawPath, $this->query, $this->scriptName,
             $name, $port, $this->clientAddress, $clientPort] = $strings;
+        $user = null;
+        if (($flags & Wire::USER) !== 0) { // the last two, which are not a field
+            $user = \array_pop($strings);
+            $authType = \array_pop($strings);
+        }
         $this->whole = $whole;
         $this->length = $length === Wire::UNKNOWN_LENGTH ? null : $length;
         $server = $base;
@@ -128,6 +133,12 @@ final class Request
         }
         if (isset($server['HTTP_AUTHORIZATION'])) {
             $server = self::withCredentials($server);
+        }
+        if ($user !== null) { // RFC 3875 §4.1.1, §4.1.11
+            $server['REMOTE_USER'] = $user;
+            if ($authType !== '') {
+                $server['AUTH_TYPE'] = $authType;
+            }
         }
         $now = microtime(true);
         $server['REQUEST_TIME_FLOAT'] = $now;

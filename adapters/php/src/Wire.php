@@ -38,6 +38,7 @@ final class Wire
     public const REPEATS = 0x04;
     public const EARLY_HINTS = 0x08;
     public const WEBSOCKET = 0x10;
+    public const USER = 0x40;
     public const CLOSE_AFTER = 0x02; // RESPONSE
 
     // Reset codes (§5).
@@ -63,7 +64,7 @@ final class Wire
      */
     private const FROM_KEEPWARM = [
         self::WELCOME => [0, false, 18, self::MAX_PAYLOAD],
-        self::REQUEST => [0x3F, true, 14, self::MAX_PAYLOAD],
+        self::REQUEST => [0x7F, true, 14, self::MAX_PAYLOAD],
         self::DATA => [self::END, true, 0, self::MAX_CHUNK],
         self::TRAILERS => [0, true, 6, self::MAX_PAYLOAD],
         self::CREDIT => [0, null, 4, 4],
@@ -129,10 +130,10 @@ final class Wire
      *
      * @return array{int, list<string>, string}
      */
-    public static function requestParts(string $payload): array
+    public static function requestParts(string $payload, int $flags): array
     {
         [$strings, $bodyStart] = self::strings($payload, 8);
-        self::checkRequest(\count($strings));
+        self::checkRequest(\count($strings), $flags);
         $body = substr($payload, $bodyStart);
         if (\strlen($body) > self::MAX_CHUNK) {
             throw new Fault('too_long', 'a REQUEST with ' . \strlen($body) . ' bytes of body');
@@ -140,10 +141,10 @@ final class Wire
         return [unpack('J', $payload)[1], $strings, $body];
     }
 
-    /** Throws `Fault` unless `$count` strings are the fixed ones and whole pairs (§4). */
-    public static function checkRequest(int $count): void
+    /** Throws `Fault` unless `$count` strings are the fixed ones and whole pairs, the user's with USER (§4). */
+    public static function checkRequest(int $count, int $flags): void
     {
-        if ($count < self::FIXED_STRINGS || ($count - self::FIXED_STRINGS) % 2 !== 0) {
+        if ($count < self::FIXED_STRINGS + (($flags & self::USER) !== 0 ? 2 : 0) || ($count - self::FIXED_STRINGS) % 2 !== 0) {
             throw new Fault('fields', "a REQUEST of $count strings");
         }
     }

@@ -105,12 +105,12 @@ final class Worker
             $end = $start + 10 + $length;
             $textEnd = $start + 24 + $head['t'];
             if ($head['k'] >> 8 !== Wire::REQUEST || $end > $size || $length > Wire::MAX_PAYLOAD || $end < $textEnd || $end - $textEnd > Wire::MAX_CHUNK
-                || $flags > 0x3F || ($flags & 0x11) === Wire::WEBSOCKET || $head['s'] === 0) {
+                || $flags > 0x7F || ($flags & 0x11) === Wire::WEBSOCKET || $head['s'] === 0) {
                 break; // the other way finds the words for it
             }
             $strings = \explode("\0", \substr($data, $start + 24, $head['t']));
             $count = \count($strings);
-            if ($count !== $head['c'] || $count < Wire::FIXED_STRINGS || ($count - Wire::FIXED_STRINGS) % 2 !== 0) {
+            if ($count !== $head['c'] || $count < Wire::FIXED_STRINGS + (($flags & Wire::USER) >> 5) || ($count - Wire::FIXED_STRINGS) % 2 !== 0) {
                 break;
             }
             $connection->rest = $end === $size ? null : substr($data, $end); // later reads within this request get it first
@@ -132,7 +132,7 @@ final class Worker
     private function frame(int $kind, int $flags, int $stream, string $payload): void
     {
         if ($kind === Wire::REQUEST) {
-            [$length, $strings, $body] = Wire::requestParts($payload);
+            [$length, $strings, $body] = Wire::requestParts($payload, $flags);
             $this->serve($flags, $stream, $length, $strings, $body);
         } else {
             $this->connection->handle($kind, $flags, $stream, $payload);

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ADAPTER.parents[1] / "spec"))
 
 import wire_driver  # noqa: E402
 from wire_driver import (  # noqa: E402, F401
-    CHUNKED, EARLY_HINTS, END, EXPECT, PATIENCE, REPEATS, TRAILERS, WEBSOCKET, block, is_over, pack, pairs, unblock,
+    CHUNKED, EARLY_HINTS, END, EXPECT, PATIENCE, REPEATS, TRAILERS, USER, WEBSOCKET, block, is_over, pack, pairs, unblock,
 )  # fmt: skip
 
 PHP = os.environ.get("PHP", "php")

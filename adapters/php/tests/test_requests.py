@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 from tests import driver
-from tests.driver import CHUNKED, EARLY_HINTS, END, EXPECT, REPEATS, Worker, pack
+from tests.driver import CHUNKED, EARLY_HINTS, END, EXPECT, REPEATS, USER, Worker, pack
 
 
 class Shared(unittest.TestCase):
@@ -93,6 +93,16 @@ class Requests(Shared):
     def test_credentials(self):
         server = self.json("/server", fields=[("authorization", "Basic dXNlcjpwYXNz")])
         self.assertEqual((server["PHP_AUTH_USER"], server["PHP_AUTH_PW"], server["AUTH_TYPE"]), ("user", "pass", "Basic"))
+
+    def test_the_user_is_who_keepwarm_says(self):
+        server = self.json("/server", fields=[("remote-user", "eve"), ("auth-type", "eve")])
+        self.assertTrue({"REMOTE_USER", "AUTH_TYPE"}.isdisjoint(server))
+        server = self.json("/server", fields=[("x-a", "y"), ("Basic", "jo")], flags=END | USER)
+        self.assertEqual((server["REMOTE_USER"], server["AUTH_TYPE"], server["HTTP_X_A"]), ("jo", "Basic", "y"))
+        server = self.json("/server", fields=[("x-a", "1"), ("x-a", "2"), ("", "jo")], flags=END | USER | REPEATS)
+        self.assertEqual((server["REMOTE_USER"], server["HTTP_X_A"]), ("jo", "1, 2"))
+        self.assertNotIn("AUTH_TYPE", server)
+        self.assertNotIn("REMOTE_USER", self.json("/server"))
 
     def test_bytes_that_are_no_utf_8(self):
         self.assertIn("HTTP_X_BYTES", self.json("/server", fields=[("x-bytes", "\xff\xfe")]))

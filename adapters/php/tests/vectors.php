@@ -10,7 +10,7 @@ use Keepwarm\Wire;
 
 require __DIR__ . '/../src/autoload.php';
 
-const FLAGS = ['END', 'EXPECT', 'REPEATS', 'EARLY_HINTS', 'WEBSOCKET', 'TRAILERS'];
+const FLAGS = ['END', 'EXPECT', 'REPEATS', 'EARLY_HINTS', 'WEBSOCKET', 'TRAILERS', 'USER'];
 const FIXED = ['method', 'protocol', 'scheme', 'path', 'raw_path', 'query', 'script_name', 'server_name', 'server_port', 'client_address', 'client_port'];
 
 $faults = 0;
@@ -68,10 +68,14 @@ function described(int $kind, int $flags, int $stream, string $payload): array
             $frame['about'] = pairs_of($about);
             break;
         case Wire::REQUEST:
-            [$length, $strings, $frame['body']] = Wire::requestParts($payload);
+            [$length, $strings, $frame['body']] = Wire::requestParts($payload, $flags);
             $frame['flags'] = array_values(array_filter(FLAGS, fn (int $place): bool => ($flags >> $place & 1) === 1, ARRAY_FILTER_USE_KEY));
             $frame['content_length'] = $length === Wire::UNKNOWN_LENGTH ? null : $length;
             $strings = array_map('text', $strings);
+            if (($flags & Wire::USER) !== 0) {
+                $frame['user'] = array_pop($strings);
+                $frame['auth_type'] = array_pop($strings);
+            }
             $frame += array_combine(FIXED, array_slice($strings, 0, 11));
             $frame['fields'] = array_chunk(array_slice($strings, 11), 2);
             break;
@@ -205,7 +209,7 @@ function play(array $steps): ?string
                 $connection->handle(...$found);
                 continue;
             }
-            Wire::requestParts($found[3]);
+            Wire::requestParts($found[3], $found[1]);
             $connection->beginStream($found[2]);
             if (($found[1] & Wire::END) === 0) {
                 $connection->expectBody();

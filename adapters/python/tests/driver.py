@@ -10,7 +10,7 @@ sys.path.insert(0, str(TESTS.parents[2] / "spec"))
 
 import wire_driver  # noqa: E402
 from wire_driver import (  # noqa: E402, F401
-    CHUNKED, EARLY_HINTS, END, EXPECT, NUMBERS, PATIENCE, REPEATS, TRAILERS, TYPES, WEBSOCKET, Response, Frame, block, is_over, pack,
+    CHUNKED, EARLY_HINTS, END, EXPECT, NUMBERS, PATIENCE, REPEATS, TRAILERS, TYPES, USER, WEBSOCKET, Response, Frame, block, is_over, pack,
     pairs, unblock,
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 from tests import driver
-from tests.driver import CHUNKED, END, EXPECT, REPEATS, Worker, pack
+from tests.driver import CHUNKED, END, EXPECT, REPEATS, USER, Worker, pack
 
 
 class Shared(unittest.TestCase):
@@ -38,6 +38,13 @@ class Shared(unittest.TestCase):
 
 
 class Scope(Shared):
+    def test_the_user_is_an_extension(self):
+        self.assertNotIn("keepwarm.user", self.json("/scope", fields=[("remote-user", "eve")])["extensions"])
+        for auth_type in ("Basic", ""):
+            scope = self.json("/scope", flags=END | USER, fields=[("x", "y"), (auth_type, "gr\xc3\xbc\xc3\x9f")])
+            self.assertEqual(scope["extensions"]["keepwarm.user"], {"name": "gr\xfc\xdf", "auth_type": auth_type})
+            self.assertEqual(scope["headers"], [["x", "y"]])
+
     def test_the_scope(self):
         scope = self.json(
             "/scope", method="POST", query="x=1&y=%20", script="/app", raw_path="/app/%73cope", scheme="https",
@@ -436,12 +443,12 @@ class Process(unittest.TestCase):
             self.assertGreaterEqual(min(stream_credit, connection_credit), 65_536)
             about = dict(driver.pairs(driver.unblock(worker.hello.payload[14:])[0]))
             self.assertEqual(about["kind"], "asgi")
-            self.assertEqual({name for name, value in about.items() if value == "1"}, {"half_close", "websocket"})
+            self.assertEqual({name for name, value in about.items() if value == "1"}, {"half_close", "user", "websocket"})
 
     def test_a_worker_of_one_stream_takes_no_websockets(self):
         with Worker("asgi_app", "--streams", "1") as worker:
             about = dict(driver.pairs(driver.unblock(worker.hello.payload[14:])[0]))
-            self.assertEqual({name for name, value in about.items() if value == "1"}, {"half_close"})
+            self.assertEqual({name for name, value in about.items() if value == "1"}, {"half_close", "user"})
 
     def test_start_up_before_hello_and_shut_down_after_drain(self):
         with Worker("asgi_app") as worker:

@@ -12,7 +12,7 @@ from keepwarm.asgi_websocket import WebSocketStream
 from keepwarm.errors import Fault
 
 VECTORS = pathlib.Path(__file__).resolve().parents[3] / "spec" / "vectors"
-REQUEST_FLAGS = ("END", "EXPECT", "REPEATS", "EARLY_HINTS", "WEBSOCKET", "TRAILERS")
+REQUEST_FLAGS = ("END", "EXPECT", "REPEATS", "EARLY_HINTS", "WEBSOCKET", "TRAILERS", "USER")
 FIXED = (
     "method", "protocol", "scheme", "path", "raw_path", "query", "script_name", "server_name", "server_port",
     "client_address", "client_port",
@@ -49,9 +49,12 @@ def described(kind, flags, stream, payload):
         frame.update(version_min=least, version_max=most, stream_credit=stream_credit, connection_credit=connection_credit)
         frame["about"] = [[text(name), text(value)] for name, value in about]
     elif kind == wire.REQUEST:
-        length, strings, body = wire.request_parts(payload, 0, len(payload))
+        length, strings, body = wire.request_parts(payload, 0, len(payload), flags)
         frame["flags"] = [name for place, name in enumerate(REQUEST_FLAGS) if flags >> place & 1]
         frame["content_length"] = None if length == wire.UNKNOWN_LENGTH else length
+        if flags & wire.USER:
+            *strings, auth_type, user = strings
+            frame.update(user=text(user), auth_type=text(auth_type))
         frame.update(zip(FIXED, map(text, strings)))
         frame["fields"] = [[text(name), text(value)] for name, value in zip(strings[11::2], strings[12::2])]
         frame["body"] = body

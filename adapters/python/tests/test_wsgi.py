@@ -9,7 +9,7 @@ import time
 import unittest
 
 from tests import driver
-from tests.driver import CHUNKED, END, EXPECT, REPEATS, Worker, pack
+from tests.driver import CHUNKED, END, EXPECT, REPEATS, USER, Worker, pack
 
 
 class Shared(unittest.TestCase):
@@ -66,6 +66,17 @@ class Environ(Shared):
         self.assertEqual(environ["HTTP_X_9"], "n")
         self.assertEqual(environ["CONTENT_TYPE"], "text/plain")
         self.assertNotIn("HTTP_CONTENT_TYPE", environ)
+
+    def test_the_user_is_who_keepwarm_says(self):
+        fields = [("remote-user", "eve"), ("auth-type", "eve"), ("x", "y")]
+        environ = self.environ(fields=fields)
+        self.assertTrue({"REMOTE_USER", "AUTH_TYPE"}.isdisjoint(environ))
+        environ = self.environ(flags=END | USER, fields=[*fields, ("Basic", "gr\xc3\xbc\xc3\x9f")])
+        self.assertEqual((environ["REMOTE_USER"], environ["AUTH_TYPE"], environ["HTTP_X"]), ("gr\xc3\xbc\xc3\x9f", "Basic", "y"))
+        environ = self.environ(flags=END | USER | REPEATS, fields=[("x", "1"), ("x", "2"), ("", "jo")])
+        self.assertEqual((environ["REMOTE_USER"], environ["HTTP_X"]), ("jo", "1,2"))
+        self.assertNotIn("AUTH_TYPE", environ)
+        self.assertNotIn("REMOTE_USER", self.environ())
 
     def test_repeated_fields_are_joined_in_order(self):
         environ = self.environ(
@@ -478,7 +489,7 @@ class Process(unittest.TestCase):
             self.assertGreaterEqual(min(stream_credit, connection_credit), 65_536)
             about = dict(driver.pairs(driver.unblock(worker.hello.payload[14:])[0]))
             self.assertEqual(about["kind"], "wsgi")
-            self.assertEqual({name for name, value in about.items() if value == "1"}, {"blocking", "cgi_names"})
+            self.assertEqual({name for name, value in about.items() if value == "1"}, {"blocking", "cgi_names", "user"})
             self.assertTrue(about["adapter"].startswith("python/"))
             self.assertIn("Python", about["language"])
 

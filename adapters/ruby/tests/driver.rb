@@ -24,7 +24,7 @@ module Driver
     0x32 => :DRAIN, 0x33 => :BUSY
   }.freeze
   NUMBERS = TYPES.invert.freeze
-  END_BODY, EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS = 1, 2, 4, 8, 16, 32
+  END_BODY, EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS, USER = 1, 2, 4, 8, 16, 32, 64
   CHUNKED = 2**64 - 1
 
   module_function

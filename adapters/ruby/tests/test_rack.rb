@@ -94,6 +94,16 @@ class EnvironmentTest < SharedWorker
     refute env.key?("HTTP_CONTENT_LENGTH")
   end
 
+  def test_the_user_is_who_keepwarm_says
+    env = environ(fields: [%w[remote-user eve], %w[auth-type eve]])
+    assert_empty env.slice("REMOTE_USER", "AUTH_TYPE")
+    env = environ(flags: END_BODY | USER, fields: [%w[x y], %w[Basic jo]])
+    assert_equal %w[jo Basic y], env.values_at("REMOTE_USER", "AUTH_TYPE", "HTTP_X")
+    env = environ(flags: END_BODY | USER | REPEATS, fields: [%w[x 1], %w[x 2], ["", "jo"]])
+    assert_equal ["jo", nil, "1,2"], env.values_at("REMOTE_USER", "AUTH_TYPE", "HTTP_X")
+    assert_empty environ.slice("REMOTE_USER", "AUTH_TYPE")
+  end
+
   # An application with the Rack of this version, as far as the adapter looks at it.
   def with_rack(release)
     Dir.mktmpdir do |folder|

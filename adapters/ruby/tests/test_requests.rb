@@ -59,8 +59,8 @@ class RequestsTest < Minitest::Test
   def test_numbers
     strings = FIXED + %w[host a]
     [1, 0xFFFF, 0x1_0000, 0xFFFF_FFFF].each { |id| assert_equal id, serve(request(strings, stream: id)).last[1] }
-    [1, 0x2F].each { |flags| assert_equal flags, serve(request(strings, flags: flags)).last[0] }
-    [request(strings, stream: 0), request(strings, flags: 0x40), request(strings, flags: W::WEBSOCKET)].each { |frame| assert_equal [false, nil], serve(frame) }
+    [1, 0x2F, 0x6F].each { |flags| assert_equal flags, serve(request(strings, flags: flags)).last[0] }
+    [request(strings, stream: 0), request(strings, flags: 0x80), request(strings, flags: W::WEBSOCKET), request(FIXED, flags: W::USER)].each { |frame| assert_equal [false, nil], serve(frame) }
     whole = request(strings)
     (0...whole.bytesize).each { |size| assert_equal [false, nil], serve(whole.byteslice(0, size)) }
     (0..255).each do |kind|

@@ -7,7 +7,7 @@ require "keepwarm/threaded"
 # The vectors of spec/vectors, which every implementation of the wire must agree on (see README.md there).
 class VectorsTest < Minitest::Test
   VECTORS = File.expand_path("../../../spec/vectors", __dir__)
-  REQUEST_FLAGS = %w[END EXPECT REPEATS EARLY_HINTS WEBSOCKET TRAILERS].freeze
+  REQUEST_FLAGS = %w[END EXPECT REPEATS EARLY_HINTS WEBSOCKET TRAILERS USER].freeze
   FIXED = %w[
     method protocol scheme path raw_path query script_name server_name server_port client_address client_port
   ].freeze
@@ -68,13 +68,14 @@ class VectorsTest < Minitest::Test
   end
 
   def request_parts(flags, payload)
-    length, strings, body = W.decode_request(payload)
+    length, strings, body = W.decode_request(payload, flags)
+    user = flags & W::USER == 0 ? {} : { "user" => latin(strings.pop), "auth_type" => latin(strings.pop) }
     {
       "flags" => REQUEST_FLAGS.select.with_index { |_, place| flags[place] == 1 },
       "content_length" => length == W::UNKNOWN_LENGTH ? nil : length,
       "fields" => latin_pairs(strings.drop(11).each_slice(2).to_a),
       "body" => body
-    }.merge(FIXED.zip(strings.first(11).map { |one| latin(one) }).to_h)
+    }.merge(user, FIXED.zip(strings.first(11).map { |one| latin(one) }).to_h)
   end
 
   # The vectors' form with its body as bytes.
@@ -235,7 +236,7 @@ class SessionsTest < Minitest::Test
           raise Keepwarm::Fault.new("after_drain", "") if drained
           raise Keepwarm::Fault.new("before_hello", "") unless greeted
 
-          Keepwarm::Wire.decode_request(payload)
+          Keepwarm::Wire.decode_request(payload, flags)
           connection.request(id, flags & 1 == 1)
         else
           drained ||= kind == Keepwarm::Wire::DRAIN

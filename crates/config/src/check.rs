@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use crate::checker::Checker;
 use crate::model::{
-    Acme, AcmeChallenge, Action, Admin, App, AppKind, Config, HostPattern, Listener, Mirror, PathPattern,
-    Program, Route, SplitShare, SplitTarget, Upstream,
+    Acme, AcmeChallenge, Action, Admin, App, AppKind, AuthRequest, Config, HostPattern, Listener, Mirror,
+    PathPattern, Program, Route, SplitShare, SplitTarget, Upstream,
 };
 use crate::raw::{SourceMap, Span, Table, Value};
 use crate::report::Problem;
 use crate::sections::{
-    ListenDraft, MirrorDraft, Root, RouteDraft, SplitDraft, TlsDraft, UpstreamDraft, https_redirect,
-    implied_listeners,
+    AuthRequestDraft, ListenDraft, MirrorDraft, Root, RouteDraft, SplitDraft, TlsDraft, UpstreamDraft,
+    https_redirect, implied_listeners,
 };
 
 mod addresses;
@@ -206,7 +206,8 @@ fn finish_route(
     let split =
         draft.split.into_iter().filter_map(|share| finish_share(share, &draft.name, known, cx)).collect();
     let mirror = draft.mirror.and_then(|mirror| finish_mirror(mirror, &draft.name, known, cx));
-    Some(Route { action, split, mirror, max_body, rate_limit, ..draft.route })
+    let auth_request = draft.auth_request.and_then(|auth| finish_auth_request(auth, &draft.name, known, cx));
+    Some(Route { action, split, mirror, auth_request, max_body, rate_limit, ..draft.route })
 }
 
 /// `None` if a problem was reported.
@@ -232,11 +233,33 @@ fn finish_mirror(
     Some(Mirror { target, share, max_body, all_methods })
 }
 
+/// `None` if a problem was reported.
+fn finish_auth_request(
+    draft: AuthRequestDraft,
+    route: &str,
+    known: &SectionNames,
+    cx: &mut Checker<'_>,
+) -> Option<AuthRequest> {
+    let AuthRequestDraft {
+        app,
+        upstream,
+        path,
+        headers,
+        user_header,
+        timeout,
+        max_response,
+        ambiguous_paths,
+    } = draft;
+    let service = finish_target(app, upstream, route, Referrer::AuthRequest, known, cx)?;
+    Some(AuthRequest { service, path, headers, user_header, timeout, max_response, ambiguous_paths })
+}
+
 /// The key of a route that names another target.
 #[derive(Clone, Copy)]
 enum Referrer {
     Split,
     Mirror,
+    AuthRequest,
 }
 
 /// `None` if a problem was reported.
@@ -251,6 +274,9 @@ fn finish_target(
     let (word, app_key, upstream_key) = match referrer {
         Referrer::Split => ("split", "listen.NAME.route.split.app", "listen.NAME.route.split.upstream"),
         Referrer::Mirror => ("mirror", "listen.NAME.route.mirror.app", "listen.NAME.route.mirror.upstream"),
+        Referrer::AuthRequest => {
+            ("auth_request", "listen.NAME.route.auth_request.app", "listen.NAME.route.auth_request.upstream")
+        }
     };
     match (app, upstream) {
         (Some((name, span)), None) => {

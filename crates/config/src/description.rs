@@ -114,7 +114,7 @@ impl KeyInfo {
 }
 
 /// The key of any section that is most similar to a word, and the sections that have it: "`[app.NAME]`". `None` if no
-/// key is similar, or if it is in more than three sections, which would not help.
+/// key is similar. If it is in more than three sections, only the one that is nearest to the root, or `None`.
 pub(crate) fn nearest_in_sections(
     word: &str,
     all_keys: &'static [KeyInfo],
@@ -124,7 +124,13 @@ pub(crate) fn nearest_in_sections(
     let name = candidates().map(|key| key.name).find(|name| *name == word);
     let name = name.or_else(|| nearest(word, candidates().map(|key| key.name)).first().copied())?;
     let sections = candidates().filter(|key| key.name == name).filter_map(|key| key.path.rsplit_once('.'));
-    let headers: Vec<String> = sections.map(|(section, _)| format!("`{}`", header(section))).collect();
+    let mut sections: Vec<&str> = sections.map(|(section, _)| section).collect();
+    if sections.len() > 3 {
+        let depth = |section: &str| section.matches('.').count();
+        let least = sections.iter().map(|section| depth(section)).min();
+        sections.retain(|section| Some(depth(section)) == least);
+    }
+    let headers: Vec<String> = sections.iter().map(|section| format!("`{}`", header(section))).collect();
     match headers.as_slice() {
         [one] => Some((name, one.clone())),
         [one, two] => Some((name, format!("{one} or {two}"))),

@@ -52,6 +52,7 @@ impl AccessLog {
         let record = AccessRecord {
             time: SystemTime::now(),
             client: forwarded.as_deref().unwrap_or(request.peer().client_text().0),
+            user: request.notes.routed.user.as_deref(),
             method,
             target,
             version: match head.version {

@@ -9,7 +9,7 @@ mod remembered;
 use std::sync::Arc;
 
 use data_encoding::{BASE64, BASE64_NOPAD};
-use keepwarm_serve::{Exchange, Request};
+use keepwarm_serve::{Exchange, FieldPatterns, Request};
 
 pub use self::hashing::hash_password;
 use self::hashing::{HashJob, Verdict};
@@ -17,7 +17,7 @@ use self::remembered::Remembered;
 use crate::refusals;
 
 /// The header that names the user to the app.
-const REMOTE_USER: &[u8] = b"remote-user";
+pub(crate) const REMOTE_USER: &str = "remote-user";
 /// A longer password is wrong: nobody's time is spent on hashing it.
 const LONGEST_PASSWORD: usize = 1024;
 
@@ -27,7 +27,7 @@ pub struct BasicAuth {
     users: Vec<(String, Arc<str>)>,
     challenge: String,
     /// Request headers that do not reach the app.
-    withheld: Arc<[Box<[u8]>]>,
+    withheld: Arc<FieldPatterns>,
     remembered: Remembered,
 }
 
@@ -36,15 +36,13 @@ impl BasicAuth {
     /// app gets the `Authorization` header.
     #[must_use]
     pub fn new(users: Vec<(String, String)>, realm: &str, forward_credentials: bool) -> Self {
-        let mut withheld: Vec<Box<[u8]>> = vec![REMOTE_USER.into()];
-        if !forward_credentials {
-            withheld.push(b"authorization".as_slice().into());
-        }
+        let credentials = (!forward_credentials).then_some("authorization");
+        let withheld = FieldPatterns::new([REMOTE_USER].into_iter().chain(credentials));
         Self {
             users: users.into_iter().map(|(user, hash)| (user, hash.into())).collect(),
             // RFC 7617 §2.1: names and passwords are in UTF-8.
             challenge: format!("Basic realm=\"{realm}\", charset=\"UTF-8\""),
-            withheld: withheld.into(),
+            withheld: Arc::new(withheld),
             remembered: Remembered::default(),
         }
     }
@@ -67,9 +65,10 @@ impl BasicAuth {
             }
         }
         let request = exchange.request_mut();
-        request.extra_fields.push(REMOTE_USER, credentials.user.as_bytes());
-        request.notes.routed.withheld_fields = Some(Arc::clone(&self.withheld));
+        request.extra_fields.push(REMOTE_USER.as_bytes(), credentials.user.as_bytes());
+        request.notes.routed.withheld_fields.push(Arc::clone(&self.withheld));
         request.notes.routed.user = Some(credentials.user.into());
+        request.notes.routed.auth_type = "Basic";
         true
     }
 

@@ -190,6 +190,9 @@ impl Site {
     /// Applies the route to the request: limits first, then the response, or the handler that gives it.
     fn follow(&self, route: &Route, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
         let request = exchange.request_mut();
+        if let Some(identity) = &route.identity_headers {
+            request.head.fields.retain(|name| !identity.matches(name));
+        }
         request.notes.target = Some(Arc::clone(route.label()));
         request.notes.route = Some(Arc::clone(&route.pattern));
         request.notes.meter = route.meter;

@@ -6,6 +6,7 @@
 //! Nothing here knows what an app is: a route ends in another handler ([`Target::App`]) or in a response made when the site was made.
 
 mod access;
+mod auth_request;
 mod basic_auth;
 mod cidr {
     pub(crate) use keepwarm_serve::Cidr;
@@ -30,6 +31,7 @@ mod template;
 
 pub use access::{AccessLog, RecordTemplate};
 
+pub use auth_request::{AuthRequest, AuthSettings};
 pub use basic_auth::{BasicAuth, hash_password};
 pub use concurrency::ConcurrencyLimit;
 pub use edge::Edge;

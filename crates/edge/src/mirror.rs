@@ -12,9 +12,9 @@ use http::Method;
 use keepwarm_http1::{Fields, RequestBody};
 use keepwarm_net::spawn_local;
 use keepwarm_serve::{
-    BodyCopy, ConnectionInfo, ConnectionLimits, Exchange, Forwarded, ForwardingPolicy, Frontend, Handler,
-    ListenerContext, LocalAddress, OpenConnections, OwnResponse, Refusal, Request, respond_with_refusal,
-    send_own_request,
+    BodyCopy, ConnectionInfo, ConnectionLimits, Exchange, FieldPatterns, Forwarded, ForwardingPolicy,
+    Frontend, Handler, ListenerContext, LocalAddress, OpenConnections, OwnResponse, Refusal, Request,
+    respond_with_refusal, send_own_request,
 };
 use keepwarm_telemetry::{counters, meters};
 
@@ -123,6 +123,7 @@ impl Mirror {
             mount: notes.routed.mount,
             passing: notes.routed.passing,
             extra_fields: request.extra_fields.clone(),
+            withheld_fields: notes.routed.withheld_fields.clone(),
             forwarded: notes.forwarded.clone(),
             trusted_peer: notes.trusted_peer,
             target: Arc::clone(&self.name),
@@ -183,6 +184,7 @@ struct CopiedNotes {
     mount: usize,
     passing: ForwardingPolicy,
     extra_fields: Fields,
+    withheld_fields: Vec<Arc<FieldPatterns>>,
     forwarded: Option<Box<Forwarded>>,
     trusted_peer: bool,
     target: Arc<str>,
@@ -204,6 +206,7 @@ impl Handler for MirrorTarget {
             request.extra_fields = copied.extra_fields;
             let notes = &mut request.notes;
             (notes.routed.mount, notes.routed.passing) = (copied.mount, copied.passing);
+            notes.routed.withheld_fields = copied.withheld_fields;
             (notes.forwarded, notes.trusted_peer) = (copied.forwarded, copied.trusted_peer);
             (notes.target, notes.route) = (Some(copied.target), copied.route);
         }

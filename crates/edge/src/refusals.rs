@@ -25,6 +25,15 @@ keepwarm_serve::error_responses! {
     /// 64 passwords wait to be checked: somebody tries many. Add a `rate_limit` to the route.
     AUTH_BUSY = 503 "auth_busy", "Too many passwords are being checked.", retry after 1 s;
 
+    /// The service of the route's `auth_request` is not reachable, has no free slot, or returned 503; the log has the cause (`auth_request_failed`).
+    AUTH_UNAVAILABLE = 503 "auth_unavailable", "Your access cannot be checked at the moment.", retry after 1 s;
+
+    /// The service of the route's `auth_request` did not respond within `auth_request.timeout`.
+    AUTH_TIMEOUT = 503 "auth_timeout", "Checking your access took too long.", retry after 1 s;
+
+    /// The service of the route's `auth_request` returned a 5xx, 304, two users, an invalid response or one over `auth_request.max_response`; the log has the cause (`auth_request_failed`).
+    AUTH_FAILED = 502 "auth_failed", "Your access could not be checked.";
+
     /// The client has as many requests of the route in progress as `concurrency.per_client` allows.
     TOO_MANY_OF_CLIENT = 429 "client_concurrency", "Only {} requests at once are allowed here.", retry after 1 s;
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use http::Method;
-use keepwarm_serve::{Compression, ErrorPages, FieldEdits, ForwardingPolicy, Handler};
+use keepwarm_serve::{Compression, ErrorPages, FieldEdits, FieldPatterns, ForwardingPolicy, Handler};
 use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
@@ -39,6 +39,8 @@ pub struct Route {
     pub allow: Vec<Cidr>,
     /// Clients that get 403. Looked at before `allow`.
     pub deny: Vec<Cidr>,
+    /// Headers of clients that say who they are, which only the route's own checks may write: nothing of the route sees them.
+    pub identity_headers: Option<Arc<FieldPatterns>>,
     /// Changes to the head of every response, our own errors on this route included.
     pub edits: Option<Arc<FieldEdits>>,
     /// What is changed in messages depending on the request; none for most routes.
@@ -158,6 +160,7 @@ impl Route {
             max_body: None,
             allow: Vec::new(),
             deny: Vec::new(),
+            identity_headers: None,
             edits: None,
             changes: None,
             uses_captures: false,

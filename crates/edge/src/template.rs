@@ -70,6 +70,8 @@ pub enum Variable {
     Route,
     /// Why it was refused, cut or retried.
     Reason,
+    /// The user that the route has authenticated.
+    User,
 }
 
 /// A request, and what the `*` and groups of its route's path stand for.
@@ -190,7 +192,8 @@ impl Variable {
             | Self::Target
             | Self::Version
             | Self::Route
-            | Self::Reason => {}
+            | Self::Reason
+            | Self::User => {}
             Self::Cookie(name) => put(cookies(&head.fields, name.as_bytes()).next().unwrap_or_default()),
         }
     }

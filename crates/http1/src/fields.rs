@@ -90,6 +90,13 @@ impl Fields {
         }
     }
 
+    /// Keeps the lines whose names `keep` approves.
+    pub fn retain(&mut self, mut keep: impl FnMut(&[u8]) -> bool) {
+        let bytes = &self.bytes;
+        let name = |span: &Span| bytes.get(span.name as usize..(span.name + span.name_len) as usize);
+        self.spans.retain(|span| keep(name(span).unwrap_or_default()));
+    }
+
     /// Whether the comma-separated lists of that name have this member, in any case.
     #[must_use]
     pub fn has_token(&self, lower_name: &str, token: &str) -> bool {

@@ -1,5 +1,6 @@
 //! A checked configuration as running parts: what the edge, the workers and the listeners are given.
 
+mod auth_request;
 mod compression;
 mod error_pages;
 mod files;
@@ -309,7 +310,9 @@ fn route(
     let rewrite = route.rewrite.as_ref().map(template::template);
     let has_changes = response.is_some() || request.is_some() || rewrite.is_some();
     let path = matcher::path(&route.path)?;
-    let target = target(route, config, targets, &path)?;
+    let checks = checks(route, config, targets)?;
+    let identity_headers = checks.identity_headers();
+    let target = target(route, config, targets, &path, checks)?;
     Ok(Route {
         hosts: route.hosts.iter().map(matcher::host).collect::<Result<_, _>>()?,
         path,
@@ -319,6 +322,7 @@ fn route(
         max_body: route.max_body,
         allow: route.allow.iter().filter_map(cidr).collect(),
         deny: route.deny.iter().filter_map(cidr).collect(),
+        identity_headers,
         edits,
         changes: has_changes.then(|| Box::new(Changes { response, request, rewrite })),
         error_pages: error_pages::of_route(route, listen)?,
@@ -347,6 +351,7 @@ fn target(
     config: &Config,
     targets: RouteTargets<'_>,
     path: &PathPattern,
+    checks: Checks,
 ) -> Result<Target, String> {
     Ok(match &route.action {
         Action::App(name) => {
@@ -356,7 +361,7 @@ fn target(
             Target::App {
                 name: Arc::clone(&app.name),
                 handler: with_limit(
-                    checks(route).around(with_files(
+                    checks.around(with_files(
                         split::split(&app.name, Arc::new(AppHandler(app.clone())), route, targets)?,
                         route,
                         php,
@@ -372,7 +377,7 @@ fn target(
             Target::App {
                 name: Arc::clone(upstream.name()),
                 handler: with_limit(
-                    checks(route).around(split::split(
+                    checks.around(split::split(
                         upstream.name(),
                         Arc::new(UpstreamRoute::new(Arc::clone(upstream))),
                         route,
@@ -388,7 +393,7 @@ fn target(
             let prefix = if route.rewrite.is_some() { 0 } else { route.path.mount().len() };
             let files = Files::new(absolute(folder), prefix);
             Target::Files(Arc::new(files.with_options(files::options(&route.file_options)?)))
-                .behind(checks(route), path)
+                .behind(checks, path)
         }
         Action::Respond(respond) => Target::Respond(
             FixedResponse::new(
@@ -399,21 +404,29 @@ fn target(
             )
             .map_err(|bad| bad.to_string())?,
         )
-        .behind(checks(route), path),
+        .behind(checks, path),
         Action::Redirect(redirect) => {
             let to = template::template(&redirect.to);
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
-                .behind(checks(route), path)
+                .behind(checks, path)
         }
     })
 }
 
 /// What a request must pass before the route's target gets it.
-fn checks(route: &keepwarm_config::Route) -> Checks {
+///
+/// # Errors
+/// A service that does not exist; the configuration has checked them before.
+fn checks(
+    route: &keepwarm_config::Route,
+    config: &Config,
+    targets: RouteTargets<'_>,
+) -> Result<Checks, String> {
     let users = |auth: &keepwarm_config::BasicAuth| -> Vec<(String, String)> {
         auth.users.iter().map(|user| (user.user.clone(), user.hash.expose().to_owned())).collect()
     };
-    Checks {
+    Ok(Checks {
+        auth_request: auth_request::auth_request(route, config, targets)?,
         basic_auth: route
             .basic_auth
             .as_ref()
@@ -421,7 +434,7 @@ fn checks(route: &keepwarm_config::Route) -> Checks {
         concurrency: route
             .concurrency
             .map(|limit| ConcurrencyLimit::new(limit.total, limit.per_client, limit.wait)),
-    }
+    })
 }
 
 /// The handler behind the rate limit that the route names.

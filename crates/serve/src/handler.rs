@@ -17,8 +17,8 @@ use keepwarm_telemetry::stalls::StallSet;
 use tokio::time::Instant;
 
 use crate::{
-    BodyCopy, CallRecord, Compression, ErrorPages, Exchange, FieldEdits, Refusal, ResponseOutcome,
-    SendfileRequest,
+    BodyCopy, CallRecord, Compression, ErrorPages, Exchange, FieldEdits, FieldPatterns, Refusal,
+    ResponseOutcome, SendfileRequest,
 };
 
 /// Responds to requests. Shared by every connection of every thread; a call runs on the connection's own thread.
@@ -123,11 +123,14 @@ pub struct RouteContext {
     pub session: Option<u64>,
     /// A copy of the body is made here as it is read.
     pub body_copy: Option<Box<BodyCopy>>,
-    /// Lower-case names of request fields that do not reach the app, in any spelling that a CGI-style environment takes
-    /// for the same: identity that only the route may state, credentials.
-    pub withheld_fields: Option<Arc<[Box<[u8]>]>>,
-    /// The user that the route has authenticated with a password.
+    /// Request fields that do not reach the app: identity that only the route may state, credentials.
+    pub withheld_fields: Vec<Arc<FieldPatterns>>,
+    /// The user that the route has authenticated.
     pub user: Option<Arc<str>>,
+    /// How (RFC 3875 §4.1.1); empty: not by HTTP authentication.
+    pub auth_type: &'static str,
+    /// The normalized path and query as they were before the route replaced them ([`Request::rewrite`]).
+    requested: Option<Vec<u8>>,
     /// The file it named.
     pub handed: Option<Box<SendfileRequest>>,
 }
@@ -240,6 +243,7 @@ impl Request {
     pub fn rewrite(&mut self, target: &[u8]) {
         let asked = || Box::new((self.head.method.clone(), self.head.target().to_vec()));
         self.notes.asked = Some(self.notes.asked.take().unwrap_or_else(asked));
+        self.notes.routed.requested = Some(self.requested_target());
         self.head.rewrite(target);
         self.notes.routed.path = None;
     }
@@ -314,6 +318,17 @@ impl Request {
         self.notes.routed.path = Some(path);
     }
 
+    /// The normalized path and query that its route was chosen by, whatever the route makes of them.
+    pub fn requested_target(&self) -> Vec<u8> {
+        if let Some(requested) = &self.notes.routed.requested {
+            return requested.clone();
+        }
+        match self.head.query() {
+            Some(query) => [self.path(), b"?", query].concat(),
+            None => self.path().to_vec(),
+        }
+    }
+
     /// The client's address: the one a trusted proxy names, else the peer's. `None` on a Unix socket.
     pub fn client_address(&self) -> Option<std::net::IpAddr> {
         match &self.notes.forwarded {
@@ -328,9 +343,7 @@ impl Request {
     /// the client's identity that need not be true: every such field of a peer that is not a trusted proxy; of a trusted one those that were
     /// evaluated, and that [`Request::extra_fields`] may replace.
     pub fn drops_field(&self, lower_name: &[u8], names: FieldNames) -> bool {
-        if let Some(withheld) = &self.notes.routed.withheld_fields
-            && withheld.iter().any(|name| is_alias(name, lower_name))
-        {
+        if self.notes.routed.withheld_fields.iter().any(|withheld| withheld.matches(lower_name)) {
             return true;
         }
         let any_name = names == FieldNames::Http && self.passing().any_names && lower_name != b"proxy";
@@ -370,12 +383,6 @@ impl Request {
     pub fn scheme(&self) -> Scheme {
         self.notes.forwarded.as_ref().map_or(self.peer.scheme, |forwarded| forwarded.scheme)
     }
-}
-
-/// Whether two lower-case names make the same variable of CGI, in which everything but letters and digits is `_`.
-fn is_alias(name: &[u8], other: &[u8]) -> bool {
-    let folded = |byte: &u8| if byte.is_ascii_alphanumeric() { *byte } else { b'-' };
-    name.len() == other.len() && name.iter().map(folded).eq(other.iter().map(folded))
 }
 
 /// The begin of the names of fields about the certificate of a client.

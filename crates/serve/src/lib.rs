@@ -11,6 +11,7 @@ mod error_pages;
 mod error_response;
 mod exchange;
 mod field_edits;
+mod field_patterns;
 mod folder;
 mod h1;
 mod h2;
@@ -19,6 +20,7 @@ mod listener;
 mod max_forwards;
 mod outcome;
 mod own_request;
+mod own_response;
 mod pass;
 mod pump;
 mod record;
@@ -38,6 +40,7 @@ pub use error_response::{
 };
 pub use exchange::{Exchange, FileProgress};
 pub use field_edits::FieldEdits;
+pub use field_patterns::FieldPatterns;
 pub use folder::{
     AccessGuard, FileLookup, Folder, FolderEntry, FolderListing, OpenFile, RewrittenQuery, Rules, file_name,
 };
@@ -52,6 +55,7 @@ pub use listener::{
 pub use max_forwards::{ALLOW, MAX_FORWARDS, forwards_left, max_forwards, respond_as_final_recipient};
 pub use outcome::{BodyError, BodyProgress, ClientLoss, Refusal, ResponseOutcome};
 pub use own_request::{OwnResponse, send_own_request};
+pub use own_response::{FetchFault, FetchLimits, FetchedResponse, fetch_own_response};
 pub use pass::{
     ServerExchange, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
     pass_informational, read_first, request_target, response_fields,

@@ -11,7 +11,7 @@ use keepwarm_net::Io;
 use crate::{ConnectionInfo, ListenerContext, h1};
 
 /// Bytes of a response read at a time.
-const READ: usize = 16 * 1024;
+pub(crate) const READ: usize = 16 * 1024;
 
 /// The response to a request of Keepwarm itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ async fn exchange(mut io: Io, request: &[u8]) -> Option<u16> {
 const STATUS_LINE: usize = 12;
 
 #[cfg(not(feature = "simulation"))]
-fn pair() -> Option<(Io, Io)> {
+pub(crate) fn pair() -> Option<(Io, Io)> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (client, server) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
@@ -83,6 +83,6 @@ fn pair() -> Option<(Io, Io)> {
 
 /// No world of the simulation has requests of its own.
 #[cfg(feature = "simulation")]
-fn pair() -> Option<(Io, Io)> {
+pub(crate) fn pair() -> Option<(Io, Io)> {
     None
 }

@@ -16,6 +16,8 @@ pub struct AccessRecord<'a> {
     pub time: SystemTime,
     /// The client's address; empty on a Unix socket.
     pub client: &'a str,
+    /// The user that the route has authenticated.
+    pub user: Option<&'a str>,
     /// The method.
     pub method: &'a str,
     /// The target as received; empty when the head could not be read.
@@ -58,7 +60,9 @@ impl AccessRecord<'_> {
     /// Absent values are `-`. Bytes of the client are escaped by [`push_text`].
     fn write_text(&self, out: &mut Vec<u8>) {
         push_or_dash(out, self.client.as_bytes());
-        out.extend_from_slice(b" - - [");
+        out.extend_from_slice(b" - ");
+        push_user(out, self.user.unwrap_or_default());
+        out.extend_from_slice(b" [");
         out.extend_from_slice(&timestamp(self.time));
         out.extend_from_slice(b"] \"");
         if self.target.is_empty() {
@@ -99,6 +103,7 @@ impl AccessRecord<'_> {
         out.extend_from_slice(&timestamp(self.time));
         out.push(b'"');
         push_member(out, "client", self.client.as_bytes());
+        push_member(out, "user", self.user.unwrap_or_default().as_bytes());
         if !self.target.is_empty() {
             push_member(out, "method", self.method.as_bytes());
             push_member(out, "target", self.target);
@@ -118,6 +123,19 @@ impl AccessRecord<'_> {
         push_member(out, "reason", self.reason.unwrap_or_default().as_bytes());
         push_member(out, "request_id", &self.id.digits());
         out.extend_from_slice(b"}\n");
+    }
+}
+
+/// One column: a space in a name would begin the next.
+fn push_user(out: &mut Vec<u8>, user: &str) {
+    if user.is_empty() {
+        return out.push(b'-');
+    }
+    for (number, word) in user.split(' ').enumerate() {
+        if number > 0 {
+            out.extend_from_slice(b"\\x20");
+        }
+        push_text(out, word.as_bytes());
     }
 }
 

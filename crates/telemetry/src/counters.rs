@@ -8,6 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub static REFUSALS: Family = Family::new();
 /// Copies of requests for a route's `mirror`, by target and outcome.
 pub static MIRRORED: Family = Family::new();
+/// Requests of a route's `auth_request`, by service and outcome.
+pub static AUTH_REQUESTS: Family = Family::new();
 /// Stalls removed, by kind; counted by [`crate::stalls::record`].
 pub static STALLS: Family = Family::new();
 /// Requests retried on another worker, by reason.

@@ -71,6 +71,8 @@ pub mod flags {
     pub const WEBSOCKET: u8 = 0x10;
     /// REQUEST: the client accepts trailers.
     pub const TRAILERS: u8 = 0x20;
+    /// REQUEST: the last two strings say how a user was authenticated and who, and are not a field.
+    pub const USER: u8 = 0x40;
     /// RESPONSE: close the client's connection after this response.
     pub const CLOSE: u8 = 0x02;
 }
@@ -202,7 +204,7 @@ impl FrameType {
         match self {
             Self::Hello => row(Some(Worker), StreamScope::Connection, 0, 14 + BLOCK, MAX_PAYLOAD),
             Self::Welcome => row(Some(Keepwarm), StreamScope::Connection, 0, 12 + BLOCK, MAX_PAYLOAD),
-            Self::Request => row(Some(Keepwarm), StreamScope::Stream, 0x3f, 8 + BLOCK, MAX_PAYLOAD),
+            Self::Request => row(Some(Keepwarm), StreamScope::Stream, 0x7f, 8 + BLOCK, MAX_PAYLOAD),
             Self::Data => row(None, StreamScope::Stream, flags::END, 0, MAX_BODY),
             Self::Trailers => row(None, StreamScope::Stream, 0, BLOCK, MAX_PAYLOAD),
             Self::Response => row(Some(Worker), StreamScope::Stream, 0x03, 2 + BLOCK, MAX_PAYLOAD),

@@ -25,11 +25,12 @@ def faults():
         yield bad("%s from Keepwarm" % type_, K, raw(type_, 0, 1), "direction")
     for type_ in ("WELCOME", "REQUEST", "HALF_CLOSE", "PING"):
         yield bad("%s from the worker" % type_, W, raw(type_, 0, 1), "direction")
-    for sender, types in ((K, {"WELCOME": 1, "REQUEST": 0x40, "HALF_CLOSE": 1, "PING": 1}),
+    for sender, types in ((K, {"WELCOME": 1, "REQUEST": None, "HALF_CLOSE": 1, "PING": 1}),
                           (W, {"HELLO": 1, "RESPONSE": 4, "INFORM": 1, "WANT": 1, "HIJACK": 1, "PONG": 1})):
         for type_, flag in types.items():
             stream = 0 if type_ in ("WELCOME", "HELLO", "PING", "PONG") else 1
-            yield bad("flag %#04x on %s" % (flag, type_), sender, raw(type_, flag, stream), "flags")
+            if flag:
+                yield bad("flag %#04x on %s" % (flag, type_), sender, raw(type_, flag, stream), "flags")
             yield bad("flag 0x80 on %s" % type_, sender, raw(type_, 0x80, stream), "flags")
             yield bad("%s on the wrong stream" % type_, sender, raw(type_, 0, 1 - stream), "stream_id")
     for type_, flag in {"DATA": 2, "TRAILERS": 1, "CREDIT": 1, "RESET": 1, "TEXT": 2, "BINARY": 0x10, "CLOSE": 1,
@@ -106,6 +107,8 @@ def faults():
     # Requests.
     ten = struct.pack(">Q", 0) + block(["x"] * 10)
     yield bad("request with ten strings", K, raw("REQUEST", 1, 1, ten), "fields")
+    yield bad("request of a user who is not in it", K,
+              raw("REQUEST", 0x41, 1, struct.pack(">Q", 0) + block(["x"] * 11)), "fields")
     yield bad("request with no string", K, raw("REQUEST", 1, 1, struct.pack(">Q", 0) + block([])),
               "fields")
     yield bad("request with a name without a value", K,

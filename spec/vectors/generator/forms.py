@@ -8,7 +8,7 @@ TYPES = {
     "PING": 0x30, "HIJACK": 0x19, "PONG": 0x31, "DRAIN": 0x32, "BUSY": 0x33,
 }
 FLAGS = {
-    "REQUEST": {"END": 1, "EXPECT": 2, "REPEATS": 4, "EARLY_HINTS": 8, "WEBSOCKET": 16, "TRAILERS": 32},
+    "REQUEST": {"END": 1, "EXPECT": 2, "REPEATS": 4, "EARLY_HINTS": 8, "WEBSOCKET": 16, "TRAILERS": 32, "USER": 64},
     "RESPONSE": {"END": 1, "CLOSE": 2},
     "BUSY": {"END": 1}, "DATA": {"END": 1}, "TEXT": {"END": 1}, "BINARY": {"END": 1},
 }
@@ -42,6 +42,10 @@ def block(strings):
     return struct.pack(">HI", len(strings), len(text)) + text
 
 
+def user(f):
+    return [f["auth_type"], f["user"]] if "user" in f else []
+
+
 def flat(pairs):
     return [s for pair in pairs for s in pair]
 
@@ -59,7 +63,7 @@ def encode(f):
     elif t == "REQUEST":
         length = f["content_length"]
         p = struct.pack(">Q", 2**64 - 1 if length is None else length)
-        p += block([f[name] for name in FIXED] + flat(f["fields"])) + body_bytes(f["body"])
+        p += block([f[name] for name in FIXED] + flat(f["fields"]) + user(f)) + body_bytes(f["body"])
     elif t == "RESPONSE":
         p = struct.pack(">H", f["status"]) + block(flat(f["fields"])) + body_bytes(f["body"])
     elif t == "INFORM":
@@ -101,7 +105,7 @@ def request(stream=1, flags=("END",), content_length=0, fields=(("host", "shop.e
     f.update({"method": "GET", "protocol": "HTTP/1.1", "scheme": "http", "path": "/", "raw_path": "/", "query": "",
               "script_name": "", "server_name": "shop.example", "server_port": "8080",
               "client_address": "192.0.2.7", "client_port": "52144"})
-    assert set(fixed) <= set(FIXED), fixed
+    assert set(fixed) <= {*FIXED, "user", "auth_type"}, fixed
     f.update(fixed)
     f.update({"fields": [list(pair) for pair in fields], "body": body})
     return f

@@ -29,7 +29,7 @@ def frames():
                                 ["websocket", "1"], ["half_close", "1"]]))
     yield good("hello of a worker that hijacks", W, hello(
         16, about=[["adapter", "ruby/0.1.0"], ["kind", "rack"], ["language", "ruby 3.4.1"], ["blocking", "1"],
-                   ["cgi_names", "1"], ["hijack", "1"]]))
+                   ["cgi_names", "1"], ["hijack", "1"], ["user", "1"]]))
     yield good("hello with nothing about it", W, hello(about=[]))
     yield good("hello with the most of everything", W, hello(65535, 2**31 - 1, 2**31 - 1, version=65535))
 
@@ -52,7 +52,11 @@ def frames():
     yield good("request, 128 fields", K, request(fields=[["x-%d" % i, "v" * i] for i in range(128)]))
     yield good("request, early hints and trailers", K, request(flags=["END", "EARLY_HINTS", "TRAILERS"]))
     yield good("request, every flag", K, request(
-        flags=["END", "EXPECT", "REPEATS", "EARLY_HINTS", "WEBSOCKET", "TRAILERS"]))
+        flags=["END", "EXPECT", "REPEATS", "EARLY_HINTS", "WEBSOCKET", "TRAILERS", "USER"], user="jo", auth_type=""))
+    yield good("request, of a user with a password", K, request(
+        flags=["END", "USER"], user="gr\u00fc\u00df dich", auth_type="Basic"))
+    yield good("request, of a user and without a field", K, request(
+        flags=["END", "USER"], fields=[], user="jo", auth_type=""))
     yield good("request, POST with its whole body", K, request(content_length=5, body="hello", **post))
     yield good("request, POST with the first bytes of its body", K, request(
         flags=[], content_length=100000, body="hel", **post))

@@ -111,7 +111,7 @@ class Asyncio(Connection, asyncio.BufferedProtocol):
             if end > size:
                 break
             if kind == REQUEST:
-                _, strings, body = wire.request_parts(data, start + 10, end)
+                _, strings, body = wire.request_parts(data, start + 10, end, flags)
                 self._request(flags, stream, strings, body)
             else:
                 self._frame(kind, flags, stream, data[start + 10 : end])

@@ -2,7 +2,7 @@
 
 from keepwarm import wire
 
-_VERSIONS = {b"HTTP/1.1": "1.1", b"HTTP/1.0": "1.0", b"HTTP/2": "2", b"HTTP/3": "3"}
+_VERSIONS = {b"HTTP/1.1": "1.1", b"HTTP/1.0": "1.0", b"HTTP/2": "2", b"HTTP/2.0": "2", b"HTTP/3": "3"}
 # What `extensions` says, by the flags of the request that matter to it: only what is true.
 _EXTENSION_FLAGS = wire.EARLY_HINTS | wire.TRAILERS_OK
 _EXTENSIONS = {
@@ -13,6 +13,10 @@ _EXTENSIONS = {
     }
     for flags in (0, wire.EARLY_HINTS, wire.TRAILERS_OK, _EXTENSION_FLAGS)
 }
+
+
+# The extension that names the user whom Keepwarm has authenticated (docs/guide/python.md).
+USER = "keepwarm.user"
 
 
 class _Texts(dict):
@@ -30,6 +34,10 @@ _text_of = _Texts().__getitem__
 
 def http(strings, flags, state):
     """The scope of an HTTP request from a REQUEST's strings (spec/wire.md §4)."""
+    extensions = _EXTENSIONS[flags & _EXTENSION_FLAGS].copy()
+    if flags & wire.USER:
+        *strings, auth_type, user = strings
+        extensions[USER] = {"name": user.decode("utf-8", "replace"), "auth_type": _text_of(auth_type)}
     method, protocol, scheme, path, raw_path, query, script, name, port, address, address_port = strings[:11]
     headers = list(zip(strings[11::2], strings[12::2]))
     if flags & wire.EXPECT:
@@ -48,7 +56,7 @@ def http(strings, flags, state):
         "server": (_text_of(name), int(port) if port else None) if name else None,
         "client": (_text_of(address), int(address_port or 0)) if address else None,
         "state": state.copy(),
-        "extensions": _EXTENSIONS[flags & _EXTENSION_FLAGS].copy(),
+        "extensions": extensions,
     }
 
 
@@ -60,5 +68,6 @@ def websocket(strings, flags, state):
     scope["scheme"] = "wss" if scope["scheme"] in ("https", "wss") else "ws"
     offered = [value for name, value in scope["headers"] if name == b"sec-websocket-protocol"]
     scope["subprotocols"] = [one.strip() for one in b",".join(offered).decode("latin-1").split(",") if one.strip()]
-    scope["extensions"] = {"websocket.http.response": {}}
+    user = scope["extensions"].get(USER)
+    scope["extensions"] = {"websocket.http.response": {}} if user is None else {"websocket.http.response": {}, USER: user}
     return scope

@@ -7,7 +7,7 @@ from io import BytesIO
 from wsgiref.util import FileWrapper as _FileWrapper
 
 from keepwarm import wire
-from keepwarm.wire import EXPECT, REPEATS
+from keepwarm.wire import EXPECT, REPEATS, USER
 
 # Where the fixed strings of a REQUEST go, in their order (spec/wire.md §4). REQUEST_URI gets its query added.
 FIXED_KEYS = (
@@ -23,7 +23,7 @@ FIXED_KEYS = (
     "REMOTE_ADDR",
     "REMOTE_PORT",
 )
-_UNUSUAL = EXPECT | REPEATS
+_UNUSUAL = EXPECT | REPEATS | USER
 _MAX_REMEMBERED = 1_024  # names; clients choose them, so they must not fill the memory
 
 
@@ -105,6 +105,10 @@ def add_length(environ, body):
 
 
 def _add_unusual(environ, flags, strings):
+    if flags & USER:  # RFC 3875 §4.1.1, §4.1.11
+        *strings, auth_type, environ["REMOTE_USER"] = strings
+        if auth_type:
+            environ["AUTH_TYPE"] = auth_type
     if flags & REPEATS:
         _add_repeated(environ, strings)
     else:

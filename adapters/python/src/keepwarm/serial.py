@@ -6,7 +6,7 @@ from keepwarm import wire
 from keepwarm.blocking import READ_SIZE, STREAM_CREDIT, BlockingConnection
 from keepwarm.errors import Fault, Lost
 from keepwarm.signals import gate
-from keepwarm.wire import END, FIXED_STRINGS, HEAD, MAX_CHUNK, MAX_PAYLOAD, REQUEST, REQUEST_FLAGS, REQUEST_HEAD
+from keepwarm.wire import END, FIXED_STRINGS, HEAD, MAX_CHUNK, MAX_PAYLOAD, REQUEST, REQUEST_FLAGS, REQUEST_HEAD, USER
 from keepwarm.wsgi import Service
 from keepwarm.wsgi_response import Response
 
@@ -270,7 +270,7 @@ class Worker(Service):
             text_end = start + 24 + text_length
             if kind != REQUEST or end > size or length > MAX_PAYLOAD or not 0 <= end - text_end <= MAX_CHUNK:
                 break
-            if flags not in REQUEST_FLAGS or not number or count < FIXED_STRINGS or not count & 1:
+            if flags not in REQUEST_FLAGS or not number or count < FIXED_STRINGS + (flags & USER) // 32 or not count & 1:
                 break  # the other way finds the words for it
             strings = data[start + 24 : text_end].decode("latin-1").split("\0")
             if len(strings) != count:
@@ -289,7 +289,7 @@ class Worker(Service):
     def _frame(self, kind, flags, number, payload):
         """Does what any frame says."""
         if kind == REQUEST:
-            _, strings, body = wire.request_parts(payload, 0, len(payload))
+            _, strings, body = wire.request_parts(payload, 0, len(payload), flags)
             self._request(flags, number, [one.decode("latin-1") for one in strings], body)
             return
         self.connection.say(self.connection.handle(kind, flags, number, payload))

@@ -72,7 +72,7 @@ class Threaded(BlockingConnection):
         self._say(said)
 
     def _request(self, flags, number, payload):
-        _, strings, body = wire.request_parts(payload, 0, len(payload))
+        _, strings, body = wire.request_parts(payload, 0, len(payload), flags)
         response = Response(self, number, flags, strings[0] == b"HEAD")
         with self.changed:
             self.open(response)

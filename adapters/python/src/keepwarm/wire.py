@@ -20,10 +20,10 @@ PING, PONG, DRAIN, BUSY = 0x30, 0x31, 0x32, 0x33
 
 # Flags. END is the same bit on every type that has it.
 END = 0x01
-EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS_OK = 0x02, 0x04, 0x08, 0x10, 0x20  # REQUEST
+EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS_OK, USER = 0x02, 0x04, 0x08, 0x10, 0x20, 0x40  # REQUEST
 CLOSE_AFTER = 0x02  # RESPONSE
 
-REQUEST_FLAGS = frozenset(flags for flags in range(0x40) if flags & (WEBSOCKET | END) != WEBSOCKET)  # a WebSocket comes with END (§7)
+REQUEST_FLAGS = frozenset(flags for flags in range(0x80) if flags & (WEBSOCKET | END) != WEBSOCKET)  # a WebSocket comes with END (§7)
 
 # Reset codes (§5).
 CANCELLED, TIMEOUT, APP_ERROR, TOO_SHORT, INCOMPLETE, REFUSED = 1, 2, 3, 4, 5, 6
@@ -51,7 +51,7 @@ _U64 = Struct(">Q")
 # the most bytes of its payload).
 _FROM_KEEPWARM = {
     WELCOME: (0, False, 18, MAX_PAYLOAD),
-    REQUEST: (0x3F, True, 14, MAX_PAYLOAD),
+    REQUEST: (0x7F, True, 14, MAX_PAYLOAD),
     DATA: (END, True, 0, MAX_CHUNK),
     TRAILERS: (0, True, 6, MAX_PAYLOAD),
     CREDIT: (0, None, 4, 4),
@@ -104,19 +104,19 @@ def take_frame(buffer):
 # Each of these gets the payload of a frame whose head `check_head` has passed.
 
 
-def request_parts(data, start, end):
+def request_parts(data, start, end, flags):
     """A REQUEST's payload in `data[start:end]`: `(content_length, strings, body)`, the strings as bytes."""
     (content_length,) = _U64.unpack_from(data, start)
     strings, body_start = _strings(data, start + 8, end)
-    check_request(len(strings))
+    check_request(len(strings), flags)
     if end - body_start > MAX_CHUNK:
         raise Fault("too_long", f"a REQUEST with {end - body_start} bytes of body")
     return content_length, strings, data[body_start:end]
 
 
-def check_request(count):
-    """Raises `Fault` unless `count` strings are the fixed ones and whole pairs (§4)."""
-    if count < FIXED_STRINGS or (count - FIXED_STRINGS) % 2:
+def check_request(count, flags):
+    """Raises `Fault` unless `count` strings are the fixed ones and whole pairs, the user's with USER (§4)."""
+    if count < FIXED_STRINGS + (2 if flags & USER else 0) or (count - FIXED_STRINGS) % 2:
         raise Fault("fields", f"a REQUEST of {count} strings")
 
 

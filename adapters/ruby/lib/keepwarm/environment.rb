@@ -48,6 +48,7 @@ module Keepwarm
     # The environment of a REQUEST's strings.
     def for(strings, flags)
       env = @base.dup
+      user(env, strings) if flags & Wire::USER != 0
       method, protocol, scheme, path, raw_path, query, script, name, port, address, client_port = strings
       env["REQUEST_METHOD"] = method
       env["SERVER_PROTOCOL"] = protocol
@@ -69,6 +70,13 @@ module Keepwarm
     end
 
     private
+
+    # RFC 3875 §4.1.1, §4.1.11: the last two strings, which are not a field.
+    def user(env, strings)
+      env["REMOTE_USER"] = strings.pop
+      auth_type = strings.pop
+      env["AUTH_TYPE"] = auth_type unless auth_type.empty?
+    end
 
     # The opening of a WebSocket, for an application that takes the connection over. These fields are the connection's, and did not come with the others.
     def upgrade(env)

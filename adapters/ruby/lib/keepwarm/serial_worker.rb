@@ -118,9 +118,9 @@ module Keepwarm
       id += head % 0x1_0000 * 0x1_0000
       last = Wire::HEAD_SIZE + length
       body_length = length - text_length - 14
-      return nil if flags < 0 || flags > 0x3F || size < last || length > Wire::MAX_PAYLOAD ||
+      return nil if flags < 0 || flags > 0x7F || size < last || length > Wire::MAX_PAYLOAD ||
                     flags & 0x11 == Wire::WEBSOCKET || id == 0 || body_length < 0 || body_length > Wire::MAX_CHUNK ||
-                    count < Wire::FIXED_STRINGS || count % 2 == 0
+                    count < Wire::FIXED_STRINGS + ((flags & Wire::USER) / 32) || count % 2 == 0
 
       [flags, id, text_length, body_length, count, last]
     end
@@ -129,7 +129,7 @@ module Keepwarm
     def frame(kind, flags, id, payload)
       @connection.idle = false
       if kind == Wire::REQUEST
-        _, strings, body = Wire.decode_request(payload)
+        _, strings, body = Wire.decode_request(payload, flags)
         serve(flags, id, strings, body)
       else
         @connection.handle(kind, flags, id, payload)

@@ -41,7 +41,7 @@ module Keepwarm
 
     def read_forever
       @connection.read_forever do |flags, stream, payload|
-        _, strings, body = Wire.decode_request(payload)
+        _, strings, body = Wire.decode_request(payload, flags)
         @requests << [flags, stream, strings, body]
       end
     end

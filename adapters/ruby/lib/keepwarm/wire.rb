@@ -17,7 +17,7 @@ module Keepwarm
 
     # Flags. END is the same bit on every type that has it.
     END_BODY = 0x01
-    EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS_OK = 0x02, 0x04, 0x08, 0x10, 0x20 # REQUEST
+    EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS_OK, USER = 0x02, 0x04, 0x08, 0x10, 0x20, 0x40 # REQUEST
     CLOSE_AFTER = 0x02 # RESPONSE
 
     # Reset codes (§5).
@@ -45,7 +45,7 @@ module Keepwarm
     # the most bytes of its payload.
     FROM_KEEPWARM = {
       WELCOME => [0, false, 18, MAX_PAYLOAD],
-      REQUEST => [0x3F, true, 14, MAX_PAYLOAD],
+      REQUEST => [0x7F, true, 14, MAX_PAYLOAD],
       DATA => [END_BODY, true, 0, MAX_CHUNK],
       TRAILERS => [0, true, 6, MAX_PAYLOAD],
       CREDIT => [0, nil, 4, 4],
@@ -96,18 +96,18 @@ module Keepwarm
     # -- payloads Keepwarm sends: each of a frame whose head `check_head` has passed -----------------------------------
 
     # A REQUEST as `[content_length, strings, body]`.
-    def decode_request(payload)
+    def decode_request(payload, flags)
       strings, at = strings(payload, 8)
-      check_request(strings.size)
+      check_request(strings.size, flags)
       body = payload.byteslice(at, payload.bytesize)
       raise Fault.new("too_long", "a REQUEST with #{body.bytesize} bytes of body") if body.bytesize > MAX_CHUNK
 
       [payload.unpack1("Q>"), strings, body]
     end
 
-    # Raises `Fault` unless `count` strings are the fixed ones and whole pairs (§4).
-    def check_request(count)
-      return if count >= FIXED_STRINGS && count.odd?
+    # Raises `Fault` unless `count` strings are the fixed ones and whole pairs, the user's with USER (§4).
+    def check_request(count, flags)
+      return if count >= FIXED_STRINGS + (flags & USER == 0 ? 0 : 2) && count.odd?
 
       raise Fault.new("fields", "a REQUEST of #{count} strings")
     end

@@ -101,6 +101,7 @@ fn is_target(route: &Route, target: &SplitTarget) -> bool {
     };
     main || route.split.iter().any(|share| share.target == *target)
         || route.mirror.as_ref().is_some_and(|mirror| mirror.target == *target)
+        || route.auth_request.as_ref().is_some_and(|auth| auth.service == *target)
 }
 
 fn warn(key: &'static str, span: Span, message: String, help: String, cx: &mut Checker<'_>) {

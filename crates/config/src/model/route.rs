@@ -1,8 +1,8 @@
 use std::path::PathBuf;
 
 use super::{
-    BasicAuth, Cidr, Compression, Concurrency, Conditions, ErrorPage, FileOptions, Mirror, SplitKey,
-    SplitShare, Template,
+    AuthRequest, BasicAuth, Cidr, Compression, Concurrency, Conditions, ErrorPage, FileOptions, Mirror,
+    SplitKey, SplitShare, Template,
 };
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
@@ -71,6 +71,8 @@ pub struct Route {
     pub compression: Option<Compression>,
     /// Users that may use the route.
     pub basic_auth: Option<BasicAuth>,
+    /// A service that decides about each request.
+    pub auth_request: Option<AuthRequest>,
     /// How many of its requests are in progress at once.
     pub concurrency: Option<Concurrency>,
 }
@@ -252,6 +254,7 @@ impl Route {
             rate_limit: None,
             compression: None,
             basic_auth: None,
+            auth_request: None,
             concurrency: None,
         }
     }

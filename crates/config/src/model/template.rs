@@ -56,6 +56,8 @@ pub enum Variable {
     Route,
     /// In the access log only: `$reason` of a refusal, cut or retry.
     Reason,
+    /// In the access log only: `$user` that the route has authenticated.
+    User,
 }
 
 impl Template {

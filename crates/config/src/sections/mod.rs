@@ -23,5 +23,5 @@ pub(crate) use listen::ListenDraft;
 pub(crate) use listen_domains::{implied as implied_listeners, redirect as https_redirect};
 pub(crate) use listen_tls::TlsDraft;
 pub(crate) use root::{INCLUDE, ROOT, Root, all_keys};
-pub(crate) use route::{MirrorDraft, RouteDraft, SplitDraft};
+pub(crate) use route::{AuthRequestDraft, MirrorDraft, RouteDraft, SplitDraft};
 pub(crate) use upstream::UpstreamDraft;

@@ -1,3 +1,4 @@
+mod auth_request;
 mod errors;
 mod files;
 mod matching;
@@ -20,6 +21,7 @@ use crate::shape::{
     ValueError, WordOr, Words, header_rules, template,
 };
 
+pub(crate) use auth_request::AuthRequestDraft;
 pub(crate) use mirror::MirrorDraft;
 pub(crate) use split::SplitDraft;
 
@@ -40,6 +42,7 @@ pub(crate) struct RouteDraft {
     pub(crate) rate_limit: Option<(String, Span)>,
     pub(crate) split: Vec<SplitDraft>,
     pub(crate) mirror: Option<MirrorDraft>,
+    pub(crate) auth_request: Option<AuthRequestDraft>,
     /// It replaces that of the listener.
     pub(crate) compression: Option<Compression>,
 }
@@ -59,6 +62,7 @@ impl RouteDraft {
             rate_limit: None,
             split: Vec::new(),
             mirror: None,
+            auth_request: None,
             compression: None,
         }
     }
@@ -461,7 +465,7 @@ static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "concurrency",
             brief: "How many requests of the route are in progress at once",
-            long: "Applied after `deny`, `allow`, `rate_limit` and `basic_auth`. A request is in progress until its response is complete, a WebSocket until it ends.",
+            long: "Applied after `deny`, `allow`, `rate_limit`, `basic_auth` and `auth_request`. A request is in progress until its response is complete, a WebSocket until it ends.",
             default: DefaultValue::Words("no limit"),
             right: "concurrency = { total = 100, per_client = 4, wait = \"2s\" }",
             wrong: "concurrency = 100",
@@ -471,13 +475,14 @@ static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "basic_auth",
             brief: "Users that may use the route, with a password (RFC 7617)",
-            long: "Everybody else gets 401. `deny`, `allow` and `rate_limit` are applied first. The app gets the user's name in the header `Remote-User`, which no client can set on this route; classic PHP also gets `REMOTE_USER` and `AUTH_TYPE`. Passwords are checked on threads of their own, and a correct one is remembered for a minute. Use it over TLS only: the password is sent with each request.",
+            long: "Everybody else gets 401. `deny`, `allow` and `rate_limit` are applied first. The app gets the user's name in the header `Remote-User`, which no client can set on this route; WSGI, Rack and PHP also get `REMOTE_USER` and `AUTH_TYPE`, ASGI an extension ([list](../guide/access.md#what-the-app-is-told)). Passwords are checked on threads of their own, and a correct one is remembered for a minute. Use it over TLS only: the password is sent with each request.",
             default: DefaultValue::Words("none"),
             right: "basic_auth = { file = \"htpasswd\", realm = \"Staging\" }",
             wrong: "basic_auth = \"htpasswd\"",
             value: &BASIC_AUTH_FIELD,
             ..Key::LIVE
         },
+        auth_request::AUTH_REQUEST,
         Key {
             name: "abort_on_half_close",
             brief: "Cancel a request when its client closes the write side of the connection",

@@ -18,7 +18,7 @@ const PLAIN: [(&str, Variable); 9] = [
 ];
 
 /// Variables of the access log.
-const LOGGED: [(&str, Variable); 8] = [
+const LOGGED: [(&str, Variable); 9] = [
     ("status", Variable::Status),
     ("bytes", Variable::Bytes),
     ("seconds", Variable::Seconds),
@@ -27,6 +27,7 @@ const LOGGED: [(&str, Variable); 8] = [
     ("version", Variable::Version),
     ("route", Variable::Route),
     ("reason", Variable::Reason),
+    ("user", Variable::User),
 ];
 
 /// The variable of a name.

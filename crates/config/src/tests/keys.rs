@@ -82,8 +82,10 @@ fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
         text.push_str("path = \"/x/*\"\n");
     }
     let ends = |end: &str| key == end || section.ends_with(end);
+    let in_auth_request = section.ends_with("auth_request");
     let in_split = section.ends_with("split") || section.ends_with("mirror");
     if in_split
+        || in_auth_request
         || !(in_route && ["app", "upstream", "files", "respond", "redirect"].iter().any(|end| ends(end)))
     {
         text.push_str("app = \"shop\"\n");
@@ -101,6 +103,12 @@ fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
         if in_split {
             let names_one = key == "app" || key == "upstream";
             text.push_str(if names_one { "share = \"5%\"\n" } else { "app = \"shop\"\n" });
+        }
+        if in_auth_request {
+            for (other, line) in [("app", "app = \"shop\"\n"), ("path", "path = \"/verify\"\n")] {
+                let is_there = key == other || (other == "app" && key == "upstream");
+                text.push_str(if is_there { "" } else { line });
+            }
         }
         if section.ends_with("basic_auth") && !matches!(key, "users" | "file") {
             text.push_str("file = \"htpasswd\"\n");

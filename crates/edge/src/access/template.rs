@@ -98,6 +98,7 @@ fn push(variable: &Variable, request: &Request, record: &AccessRecord<'_>, out: 
         Variable::Version => out.write_all(record.version.as_bytes()),
         Variable::Route => out.write_all(record.route.unwrap_or_default().as_bytes()),
         Variable::Reason => out.write_all(record.reason.unwrap_or_default().as_bytes()),
+        Variable::User => out.write_all(record.user.unwrap_or_default().as_bytes()),
         Variable::Method => out.write_all(record.method.as_bytes()),
         // Empty on a Unix socket, as in the other formats.
         Variable::Client => out.write_all(record.client.as_bytes()),

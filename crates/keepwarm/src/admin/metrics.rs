@@ -283,6 +283,12 @@ fn words() -> Vec<Family> {
             rows(&counters::MIRRORED, "outcome"),
         ),
         counter(
+            "keepwarm_auth_requests",
+            "Requests of which an auth_request was made, by service and outcome",
+            None,
+            rows(&counters::AUTH_REQUESTS, "outcome"),
+        ),
+        counter(
             "keepwarm_responses_normalized",
             "Responses of servers with a syntax fault in the head that Keepwarm fixed",
             None,

@@ -59,7 +59,7 @@ pub(super) fn split_key(key: &keepwarm_config::SplitKey) -> SplitKey {
 }
 
 /// The name and the handler of a target.
-fn target(
+pub(super) fn target(
     target: &keepwarm_config::SplitTarget,
     targets: RouteTargets<'_>,
 ) -> Result<(Arc<str>, Arc<dyn Handler>), String> {

@@ -37,6 +37,7 @@ fn variable(variable: &config::Variable) -> Variable {
         config::Variable::Version => Variable::Version,
         config::Variable::Route => Variable::Route,
         config::Variable::Reason => Variable::Reason,
+        config::Variable::User => Variable::User,
     }
 }
 

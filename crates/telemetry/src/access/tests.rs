@@ -6,6 +6,7 @@ fn record() -> AccessRecord<'static> {
     AccessRecord {
         time: UNIX_EPOCH + Duration::from_millis(1_767_225_600_042),
         client: "203.0.113.7",
+        user: None,
         method: "GET",
         target: b"/a?b=c",
         version: "HTTP/1.1",
@@ -48,6 +49,15 @@ fn a_line_of_text() {
         written(&refused, Format::Text),
         "- - - [2026-01-01T00:00:00.042Z] \"-\" - 0 \"-\" \"-\" 0.000007 - head_timeout ID\n"
     );
+}
+
+#[test]
+fn a_user_is_one_column() {
+    let named = AccessRecord { user: Some("Jo \"X\" Doe"), ..record() };
+    let line = written(&named, Format::Text);
+    assert!(line.starts_with("203.0.113.7 - Jo\\x20\\\"X\\\"\\x20Doe [2026"), "{line}");
+    let line = written(&named, Format::Json);
+    assert!(line.contains(",\"user\":\"Jo \\\"X\\\" Doe\",\"method\""), "{line}");
 }
 
 #[test]

@@ -57,6 +57,11 @@ impl<'o> RequestWriter<'o> {
         self.0.string(value);
     }
 
+    /// The user that was authenticated, and how; after the last field, and with [`flags::USER`].
+    pub fn user(&mut self, name: &[u8], auth_type: &[u8]) {
+        self.field(auth_type, name);
+    }
+
     /// Appends to the body; no field can follow.
     #[inline]
     pub fn body(&mut self, bytes: &[u8]) {
@@ -76,11 +81,12 @@ impl<'o> RequestWriter<'o> {
     /// [`EncodeError`] for the first thing that cannot be sent; the vector is then as it was before `begin`.
     #[inline]
     pub fn finish(self, flags: u8) -> Result<(), EncodeError> {
-        const KNOWN: u8 = 0x3f;
+        const KNOWN: u8 = 0x7f;
         if flags & !KNOWN != 0 || flags & (flags::WEBSOCKET | flags::END) == flags::WEBSOCKET {
             return Err(EncodeError::Flags);
         }
-        let fields = self.0.count().checked_sub(FIXED_STRINGS.into());
+        let user = if flags & flags::USER != 0 { 2 } else { 0 };
+        let fields = self.0.count().checked_sub(usize::from(FIXED_STRINGS) + user);
         if fields.is_none_or(|strings| strings % 2 != 0) {
             return Err(EncodeError::Fields);
         }

@@ -115,7 +115,8 @@ fn a_dropped_writer_leaves_nothing() {
 #[test]
 fn flags_and_statuses_are_the_frame_s_own() {
     let fixed = |writer: &mut RequestWriter<'_>| writer.fixed(&FIXED);
-    assert_eq!(request(fixed, 0x40), Err(EncodeError::Flags));
+    assert_eq!(request(fixed, 0x80), Err(EncodeError::Flags));
+    assert_eq!(request(fixed, flags::USER), Err(EncodeError::Fields));
     assert_eq!(request(fixed, flags::WEBSOCKET), Err(EncodeError::Flags));
     assert!(request(fixed, 0x3f).is_ok());
     assert_eq!(response(200, b"", 4), Err(EncodeError::Flags));

@@ -252,6 +252,8 @@ pub struct Capabilities {
     pub half_close: bool,
     /// It may send HIJACK (spec §5).
     pub hijack: bool,
+    /// It takes USER (spec §4).
+    pub user: bool,
 }
 
 impl<'a> Hello<'a> {
@@ -274,6 +276,7 @@ impl<'a> Hello<'a> {
             websocket: has("websocket"),
             half_close: has("half_close"),
             hijack: has("hijack"),
+            user: has("user"),
         }
     }
 

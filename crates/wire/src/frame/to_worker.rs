@@ -110,7 +110,7 @@ pub struct Request<'a> {
     pub flags: u8,
     /// Bytes of the body; `None` when it is chunked.
     pub content_length: Option<u64>,
-    /// The eleven fixed strings, then names and values.
+    /// The eleven fixed strings, then names and values; with USER, then how a user was authenticated, and who.
     pub strings: Strings<'a>,
     /// At most [`MAX_BODY`] bytes; not under credit.
     pub body: &'a [u8],
@@ -121,7 +121,7 @@ pub struct Request<'a> {
 pub struct RequestStrings<'a> {
     /// `GET`
     pub method: &'a [u8],
-    /// `HTTP/1.1`, `HTTP/1.0` or `HTTP/2`
+    /// `HTTP/1.1`, `HTTP/1.0`, `HTTP/2` or `HTTP/2.0`
     pub protocol: &'a [u8],
     /// `http` or `https`
     pub scheme: &'a [u8],
@@ -237,10 +237,27 @@ impl<'a> Request<'a> {
     }
 
     /// The fields: names in lower case, and values.
-    pub fn fields(&self) -> Pairs<'a> {
+    pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let fields = self.pairs_count() - usize::from(self.flags & flags::USER != 0);
+        self.pairs().take(fields)
+    }
+
+    /// The user that Keepwarm has authenticated, and how: `Basic`, or empty.
+    pub fn user(&self) -> Option<(&'a [u8], &'a [u8])> {
+        (self.flags & flags::USER != 0)
+            .then(|| self.pairs().last())?
+            .map(|(auth_type, user)| (user, auth_type))
+    }
+
+    fn pairs(&self) -> Pairs<'a> {
         let mut strings = self.strings.iter();
         strings.by_ref().take(FIXED_STRINGS.into()).for_each(drop);
         strings.pairs()
+    }
+
+    /// Of which there is one with USER ([`Self::payload`]).
+    fn pairs_count(&self) -> usize {
+        (self.strings.len() - usize::from(FIXED_STRINGS)) / 2
     }
 
     /// The body is complete in this frame.
@@ -252,7 +269,8 @@ impl<'a> Request<'a> {
         let FrameHeader { stream, flags, .. } = reader.header;
         let content_length = Some(reader.u64()?).filter(|length| *length != UNKNOWN_LENGTH);
         let strings = reader.strings()?;
-        if strings.len() < FIXED_STRINGS.into() || (strings.len() - usize::from(FIXED_STRINGS)) % 2 != 0 {
+        let least = usize::from(FIXED_STRINGS) + if flags & flags::USER != 0 { 2 } else { 0 };
+        if strings.len() < least || (strings.len() - usize::from(FIXED_STRINGS)) % 2 != 0 {
             return Err(reader.fault(FaultKind::Fields, strings.len() as u64));
         }
         Ok(Self { stream, flags, content_length, strings, body: reader.rest(MAX_BODY)? })

@@ -153,18 +153,19 @@ fn hello_json(hello: &Hello<'_>) -> Value {
 }
 
 fn request_json(request: &Request<'_>) -> Value {
-    const NAMES: [(&str, u8); 6] = [
+    const NAMES: [(&str, u8); 7] = [
         ("END", flags::END),
         ("EXPECT", flags::EXPECT),
         ("REPEATS", flags::REPEATS),
         ("EARLY_HINTS", flags::EARLY_HINTS),
         ("WEBSOCKET", flags::WEBSOCKET),
         ("TRAILERS", flags::TRAILERS),
+        ("USER", flags::USER),
     ];
     let set: Vec<_> =
         NAMES.iter().filter(|(_, bit)| request.flags & bit != 0).map(|(name, _)| *name).collect();
     let fixed = request.fixed();
-    json!({
+    let mut frame = json!({
         "type": "REQUEST",
         "stream": request.stream,
         "flags": set,
@@ -182,7 +183,11 @@ fn request_json(request: &Request<'_>) -> Value {
         "client_port": latin1(fixed.client_port),
         "fields": pairs(request.fields()),
         "body": latin1(request.body),
-    })
+    });
+    if let Some((user, auth_type)) = request.user() {
+        (frame["user"], frame["auth_type"]) = (latin1(user).into(), latin1(auth_type).into());
+    }
+    frame
 }
 
 fn response_json(response: &Response<'_>) -> Value {

@@ -79,6 +79,8 @@ pub struct App {
     streams: AtomicUsize,
     /// The workers build CGI-style names from fields.
     cgi_names: AtomicBool,
+    /// The workers take the user that a route has authenticated.
+    user: AtomicBool,
     /// Their interface has WebSockets.
     websockets: AtomicBool,
     /// Their interface has a word for a client that sends no more.
@@ -134,6 +136,8 @@ impl App {
             blocking: AtomicBool::new(true),
             streams: AtomicUsize::new(1),
             cgi_names: AtomicBool::new(true),
+            // Adapters of this release do; one that does not gets no such request ([`Link::give`]).
+            user: AtomicBool::new(true),
             websockets: AtomicBool::new(false),
             half_close: AtomicBool::new(false),
             hijacks: AtomicBool::new(false),
@@ -282,6 +286,10 @@ impl App {
 
     pub(super) fn builds_cgi_names(&self) -> bool {
         self.cgi_names.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn takes_user(&self) -> bool {
+        self.user.load(Ordering::Relaxed)
     }
 
     /// A worker has died of one of these requests; which one, nobody knows if there are several.

@@ -161,6 +161,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             websocket: self.websocket,
             expects: self.exchange.awaits_continue(),
             cgi_names: self.app.builds_cgi_names(),
+            user: self.app.takes_user(),
         };
         let mut frame = Vec::with_capacity(1024);
         match encode_request(&mut frame, self.exchange.request(), &options) {

@@ -13,6 +13,8 @@ pub(super) struct RequestOptions<'b> {
     pub(super) expects: bool,
     /// Only fields whose names make CGI-style ones (`spec/http.md` §4, "Names").
     pub(super) cgi_names: bool,
+    /// The worker takes the user that the route has authenticated.
+    pub(super) user: bool,
 }
 
 /// The part of the body that is known when the request is sent.
@@ -34,6 +36,10 @@ pub(super) fn encode_request(
     let mut frame = RequestWriter::begin(out, LATER, content_length(head.body, &options.body));
     encode_fixed(&mut frame, request, options);
     encode_fields(&mut frame, request, options);
+    let user = request.notes.routed.user.as_deref().filter(|_| options.user);
+    if let Some(user) = user {
+        frame.user(user.as_bytes(), request.notes.routed.auth_type.as_bytes());
+    }
     let mut bits = 0;
     if let InitialBody::Whole(body) = options.body {
         frame.body(body);
@@ -45,6 +51,7 @@ pub(super) fn encode_request(
         (flags::EXPECT, options.expects),
         (flags::REPEATS, head.fields.repeats()),
         (flags::EARLY_HINTS, hints),
+        (flags::USER, user.is_some()),
         (flags::TRAILERS, head.version >= Version::Http11 && head.fields.has_token("te", "trailers")),
     ] {
         if set {
@@ -82,6 +89,9 @@ fn encode_fixed(frame: &mut RequestWriter<'_>, request: &Request, options: &Requ
     frame.fixed(&RequestStrings {
         method: head.method.as_str().as_bytes(),
         protocol: match head.version {
+            // Environments of CGI have the name that nginx and Apache gave it; ASGI has its own.
+            _ if request.is_http2() && options.cgi_names => b"HTTP/2.0",
+            _ if request.is_http2() => b"HTTP/2",
             Version::Http10 => b"HTTP/1.0",
             Version::Http11 => b"HTTP/1.1",
         },

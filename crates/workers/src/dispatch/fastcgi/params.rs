@@ -82,6 +82,8 @@ fn encode_request(params: &mut ParamsWriter<'_>, request: &Request, script: &Scr
         None => params.pair(b"CONTENT_LENGTH", b""),
     }
     let protocol: &[u8] = match head.version {
+        // As nginx and Apache name it.
+        _ if request.is_http2() => b"HTTP/2.0",
         Version::Http10 => b"HTTP/1.0",
         Version::Http11 => b"HTTP/1.1",
     };
@@ -128,7 +130,9 @@ fn encode_ends(params: &mut ParamsWriter<'_>, request: &Request) {
     params.pair(b"REMOTE_PORT", client_port.as_bytes());
     if let Some(user) = &request.notes.routed.user {
         // RFC 3875 §4.1.1, §4.1.11.
-        params.pair(b"AUTH_TYPE", b"Basic");
+        if !request.notes.routed.auth_type.is_empty() {
+            params.pair(b"AUTH_TYPE", request.notes.routed.auth_type.as_bytes());
+        }
         params.pair(b"REMOTE_USER", user.as_bytes());
     }
 

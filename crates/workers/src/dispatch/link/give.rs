@@ -32,6 +32,10 @@ impl Link {
             websocket = false;
             clear_frame_flags(&mut frame, flags::WEBSOCKET);
         }
+        // It was encoded before the app's first worker was ready. Without its user it would be another request.
+        if frame_flags(&frame) & flags::USER != 0 && self.app.upgrade().is_none_or(|app| !app.takes_user()) {
+            return self.refuse(&call);
+        }
         let mut inner = self.lock();
         let stream = match websocket {
             true => inner.session.open_websocket(),

@@ -1,0 +1,169 @@
+//! What the service is told about a request.
+//!
+//! By GET, without a body, at a path of its own, with the client's headers and its `Host`. Who asked for what is in the headers that proxies have for it, so that
+//! services written for any of them understand: `X-Original-URI`, `X-Original-URL` and `X-Original-Method` (nginx), `X-Forwarded-Method` and `X-Forwarded-Uri`
+//! (Traefik, Caddy), and `X-Forwarded-For`, `-Proto`, `-Host` and `Forwarded` as every app gets them. The client's own of these names are dropped.
+//!
+//! The path in them is the normalized one, by which the route was chosen and which its target gets: a service that judged the path as it was sent could be told
+//! another one than the target (`/public/../admin`).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use keepwarm_http1::{Fields, HopByHop};
+use keepwarm_serve::{
+    ConnectionInfo, ConnectionLimits, Exchange, FieldNames, FieldPatterns, Forwarded, Frontend, Handler,
+    ListenerContext, LocalAddress, OpenConnections, Refusal, Request, respond_with_refusal,
+};
+use keepwarm_telemetry::meters;
+
+use super::AuthRequest;
+use crate::forwarding::set_fields;
+use crate::maintenance;
+
+/// Fields that only Keepwarm writes.
+static OURS: LazyLock<Arc<FieldPatterns>> = LazyLock::new(|| {
+    let names = ["X-Original-Method", "X-Original-URI", "X-Original-URL", "X-Forwarded-*"];
+    Arc::new(FieldPatterns::new(names))
+});
+/// Room for what the head has beyond the client's own, which is within the listener's limits.
+const MORE_FIELDS: usize = 8;
+const MORE_BYTES: usize = 1024;
+
+impl AuthRequest {
+    /// The request, the two ends of its connection, and who serves it.
+    pub(super) fn subrequest(
+        &self,
+        exchange: &mut Exchange<'_>,
+        requested: &[u8],
+    ) -> (Vec<u8>, ConnectionInfo, Arc<ListenerContext>) {
+        let request = exchange.request_mut();
+        // Header rules of the route are about its target.
+        let rules = request.notes.routed.withheld.take();
+        let bytes = encode(request, &self.settings.path);
+        request.notes.routed.withheld = rules;
+        let target = AuthTarget {
+            service: Arc::clone(&self.service),
+            name: Arc::clone(&self.name),
+            is_app: self.is_app,
+            notes: Mutex::new(Some(ClientNotes {
+                fields: fields(request, requested, self),
+                forwarded: request.notes.forwarded.clone(),
+                trusted_peer: request.notes.trusted_peer,
+                route: request.notes.route.clone(),
+            })),
+        };
+        let peer = peer(request);
+        (bytes, peer, context(target, exchange.limits()))
+    }
+}
+
+/// The head as the client would send it without what concerns its connection, its body, and what it has in its cache.
+fn encode(request: &Request, path: &str) -> Vec<u8> {
+    let head = &request.head;
+    let hop_by_hop = HopByHop::of(&head.fields);
+    let mut out = Vec::with_capacity(1024);
+    let mut push = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
+    push(&[b"GET ", path.as_bytes(), b" HTTP/1.1\r\nHost: ", head.authority(), b"\r\n"]);
+    for (name, value) in head.fields.iter() {
+        let ends_here = hop_by_hop.removes(name) || is_of_this_message(name);
+        if !ends_here && !request.drops_field(name, FieldNames::Cgi) {
+            push(&[name, b": ", value, b"\r\n"]);
+        }
+    }
+    push(&[b"Connection: close\r\n\r\n"]);
+    out
+}
+
+/// Fields about the body, its transfer, or a stored response.
+fn is_of_this_message(name: &[u8]) -> bool {
+    matches!(name, b"host" | b"expect" | b"trailer" | b"range" | b"keepwarm-mirror" | b"max-forwards")
+        || name.starts_with(b"content-")
+        || name.starts_with(b"if-")
+}
+
+/// What the service gets beside the client's own fields.
+fn fields(request: &mut Request, requested: &[u8], auth: &AuthRequest) -> Fields {
+    let of_target = std::mem::take(&mut request.extra_fields);
+    set_fields(request, &auth.trusted_proxies);
+    let mut fields = std::mem::replace(&mut request.extra_fields, of_target);
+    let head = &request.head;
+    let method = head.method.as_str().as_bytes();
+    let url = [request.scheme().as_str().as_bytes(), b"://", head.authority(), requested].concat();
+    fields.push(b"x-original-method", method);
+    fields.push(b"x-original-uri", requested);
+    fields.push(b"x-original-url", &url);
+    fields.push(b"x-forwarded-method", method);
+    fields.push(b"x-forwarded-uri", requested);
+    fields
+}
+
+fn peer(request: &Request) -> ConnectionInfo {
+    let peer = request.peer();
+    let local = peer.local.map_or_else(|| LocalAddress::Unix(peer.socket.clone()), LocalAddress::Tcp);
+    ConnectionInfo::new(peer.client, local, peer.scheme)
+}
+
+/// That of a listener which has one request.
+fn context(target: AuthTarget, limits: &ConnectionLimits) -> Arc<ListenerContext> {
+    let mut limits = ConnectionLimits { per_client: 0, http2: false, ..*limits };
+    limits.syntax.fields += MORE_FIELDS;
+    limits.syntax.header_block += MORE_BYTES;
+    limits.syntax.request_line = limits.syntax.request_line.max(MORE_BYTES + LONGEST_PATH);
+    Arc::new(ListenerContext {
+        handler: Arc::new(target),
+        limits,
+        draining: Arc::new(AtomicBool::new(false)),
+        open: Arc::new(OpenConnections::new(1)),
+        meter: meters::unlisted(),
+        tls: None,
+        proxy_protocol: None,
+    })
+}
+
+/// Bytes of a path in the configuration.
+const LONGEST_PATH: usize = 2048;
+
+/// What is known of the client.
+struct ClientNotes {
+    fields: Fields,
+    forwarded: Option<Box<Forwarded>>,
+    trusted_peer: bool,
+    route: Option<Arc<str>>,
+}
+
+/// The service, as a listener serves it.
+struct AuthTarget {
+    service: Arc<dyn Handler>,
+    name: Arc<str>,
+    is_app: bool,
+    notes: Mutex<Option<ClientNotes>>,
+}
+
+impl Handler for AuthTarget {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        let noted = self.notes.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(noted) = noted {
+            let request = exchange.request_mut();
+            request.extra_fields = noted.fields;
+            let notes = &mut request.notes;
+            (notes.forwarded, notes.trusted_peer) = (noted.forwarded, noted.trusted_peer);
+            (notes.target, notes.route) = (Some(Arc::clone(&self.name)), noted.route);
+            notes.routed.withheld_fields.push(Arc::clone(&OURS));
+        }
+        // The caller closes when it has no use for the response any more.
+        exchange.abort_on_half_close(true);
+        if self.is_app && maintenance::refuses_app(exchange, &self.name) {
+            return Box::pin(std::future::ready(()));
+        }
+        self.service.handle(exchange)
+    }
+}
+
+impl Frontend for AuthTarget {
+    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
+        respond_with_refusal(exchange, refusal);
+    }
+}
