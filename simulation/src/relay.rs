@@ -201,7 +201,7 @@ impl Relay {
         let time = Duration::from_secs(if self.clean { 60 } else { 15 });
         let root = || ScriptRoot::of_entry(&PathBuf::from("/srv/index.php")).expect("a file's name");
         let protocol = match self.kind {
-            Kind::Http => Protocol::Http,
+            Kind::Http => Protocol::Http(keepwarm_net::Protocol::Http1),
             Kind::FastCgi | Kind::Standing => Protocol::FastCgi(Arc::new(root())),
         };
         let health = (self.kind == Kind::Http && self.unix).then(|| "/health".to_owned());

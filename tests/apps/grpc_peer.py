@@ -1,5 +1,7 @@
-"""gRPC, both ends: `server` prints the port it listens on; `client ADDRESS` makes a call of every kind and prints what became of each."""
+"""gRPC, both ends: `server` prints the port it listens on; `app` is one of Keepwarm's, at PORT; `client ADDRESS` makes a call of every kind and prints what became of each."""
 
+import os
+import signal
 import sys
 import threading
 import time
@@ -70,15 +72,28 @@ KINDS = {
 }
 
 
-def serve():
+def make():
     server = grpc.server(futures.ThreadPoolExecutor(16))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.Test", KINDS),))
+    return server
+
+
+def serve():
+    server = make()
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(port, flush=True)
     # Until the test has gone.
     sys.stdin.read()
     server.stop(None)
+
+
+def serve_app():
+    server = make()
+    server.add_insecure_port(f"127.0.0.1:{os.environ['PORT']}")
+    server.start()
+    signal.signal(signal.SIGTERM, lambda *_: server.stop(5))
+    server.wait_for_termination()
 
 
 def status_of(call):
@@ -149,5 +164,7 @@ def talk(channel):
 if __name__ == "__main__":
     if sys.argv[1] == "server":
         serve()
+    elif sys.argv[1] == "app":
+        serve_app()
     else:
         call_everything(sys.argv[2])

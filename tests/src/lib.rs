@@ -10,6 +10,7 @@ pub mod certificates;
 pub mod classic;
 mod client;
 pub mod content;
+pub mod daemon;
 pub mod http2;
 pub mod load;
 pub mod name_server;

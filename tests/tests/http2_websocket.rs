@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
+use keepwarm_tests::daemon::Daemon;
 use keepwarm_tests::http2::{
     CANCEL, DATA, END_HEADERS, END_STREAM, Frame, HEADERS, Http2, NO_ERROR, RST_STREAM, SETTINGS, frame,
     literal,
@@ -105,6 +106,51 @@ fn an_upstream_is_bridged() {
         behind.address()
     ));
     echoes(&server, "/ws");
+}
+
+/// Extended CONNECT on both sides.
+#[test]
+fn an_upstream_of_http_2_is_bridged() {
+    let behind = Server::start(ASGI).warm("/pong");
+    let server = Server::start(&upstream_of_http2(&behind.address().to_string()));
+    echoes(&server, "/ws");
+    behind.wait_for_log("\"GET /ws HTTP/2.0\" 200", std::time::Duration::from_secs(20));
+    let mut refused = open(&server, "/refuse", "websocket", &[]);
+    assert_eq!(refused.status(1), 403);
+}
+
+#[test]
+fn clients_of_http_1_reach_websockets_of_an_upstream_of_http_2() {
+    let behind = Server::start(ASGI).warm("/pong");
+    let server = Server::start(&upstream_of_http2(&behind.address().to_string()));
+    let mut client = server.client();
+    websocket::open(&mut client, "/ws", "");
+    for text in ["hello", "again"] {
+        client.send(websocket::frame(0x81, text.as_bytes()));
+        assert_eq!(websocket::read(&mut client), (0x81, text.as_bytes().to_vec()));
+    }
+    // A client that leaves without a word resets the stream, and the other server hears of it.
+    client.reset();
+    behind.wait_for_log("\"GET /ws HTTP/2.0\" 200", std::time::Duration::from_secs(20));
+}
+
+/// nginx serves HTTP/2, and no extended CONNECT: neither a GET instead, nor a 2xx that would open it.
+#[test]
+fn an_upstream_without_extended_connect_takes_no_websocket() {
+    let (_nginx, port) = Daemon::nginx("http2", "location / { return 200 seen; }");
+    let server = Server::start(&upstream_of_http2(&format!("127.0.0.1:{port}")));
+    assert_eq!(server.ask(keepwarm_tests::get("/ws")).text(), "seen");
+    assert_eq!(server.ask(websocket::opening("/ws", "")).status, 502);
+    let mut client = open(&server, "/ws", "websocket", &[]);
+    assert_eq!(client.status(1), 502);
+    server.wait_for_log("no_extended_connect", std::time::Duration::from_secs(20));
+}
+
+fn upstream_of_http2(address: &str) -> String {
+    format!(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\nroute = [{{ upstream = \"chat\" }}]\n\
+         [upstream.chat]\nurl = \"http://{address}\"\nprotocol = \"http2\"\n"
+    )
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use keepwarm_tests::daemon::Daemon;
 use keepwarm_tests::{ASGI, Client, Server, WSGI, get, tools};
 
 const FIXED: &str = "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\nrespond = { status = 200, body = \"pong\" }\n";
@@ -151,63 +152,6 @@ fn wrk_sees_no_errors() {
     }
 }
 
-/// Another server, killed when dropped.
-struct Daemon {
-    child: Child,
-    folder: std::path::PathBuf,
-}
-
-impl Daemon {
-    #[track_caller]
-    fn start(name: &str, config: &str, arguments: &[&str]) -> Self {
-        let folder = std::env::temp_dir().join(format!(
-            "keepwarm-{name}-{}-{}",
-            std::process::id(),
-            tools::free_port()
-        ));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let file = folder.join("conf");
-        let folder_text = folder.to_str().expect("UTF-8");
-        std::fs::write(&file, config.replace("@DIR@", folder_text)).expect("a configuration");
-        let mut command = Command::new(name);
-        let arguments = arguments.iter().map(|argument| {
-            argument.replace("@CONF@", file.to_str().expect("UTF-8")).replace("@DIR@", folder_text)
-        });
-        let errors = std::fs::File::create(folder.join("stderr")).expect("a file");
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-        let child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("{name}: {error} (what the tests need is in CONTRIBUTING.md)"));
-        Self { child, folder }
-    }
-
-    #[track_caller]
-    fn wait_for_port(&self, port: u16) {
-        keepwarm_tests::process::wait_until("the peer listens", BOUND, || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!(
-                "---- peer: {}",
-                std::fs::read_to_string(self.folder.join("stderr")).unwrap_or_default()
-            );
-        }
-        keepwarm_tests::process::signal(self.child.id(), rustix::process::Signal::TERM);
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while self.child.try_wait().is_ok_and(|status| status.is_none()) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
 #[test]
 fn nginx_as_a_client() {
     for (kind, server) in servers() {
@@ -264,7 +208,7 @@ fn haproxys_check_marks_it_up() {
         );
         let daemon = Daemon::start("haproxy", &config, &["-db", "-f", "@CONF@"]);
         daemon.wait_for_port(port);
-        let socket = daemon.folder.join("stats");
+        let socket = daemon.directory().join("stats");
         let show = || {
             let mut text = String::new();
             if let Ok(mut stats) = UnixStream::connect(&socket) {

@@ -200,7 +200,7 @@ pub(crate) fn worker_kind(app: &App) -> WorkerKind {
     match app.kind {
         Some(AppKind::FastCgi) => fastcgi::worker_kind(app, most(app)),
         Some(AppKind::Http) => WorkerKind::Server(ServerPolicy {
-            protocol: Protocol::Http,
+            protocol: Protocol::Http(upstream::version(app.protocol)),
             concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
             health: app.health.clone(),
             children: None,

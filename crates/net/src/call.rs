@@ -32,6 +32,15 @@ pub enum Protocol {
     Http2,
 }
 
+/// What a request offers to switch to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SwitchTarget {
+    /// A WebSocket, which every version of HTTP can carry.
+    WebSocket,
+    /// Another protocol, which only HTTP/1.1 can.
+    Other,
+}
+
 /// The connections to one upstream, of every version. Shared by all threads.
 #[derive(Debug)]
 pub struct Calls {
@@ -171,19 +180,25 @@ impl Calls {
         self.acquire_http1(endpoint, need).await
     }
 
-    /// The same for a request that offers to switch protocols, which HTTP/2 cannot do; with [`Protocol::Http2`], no switch happens.
+    /// The same for a request that offers to switch protocols. HTTP/2 can do that for a WebSocket, by extended CONNECT (RFC 8441); with [`Protocol::Http2`], other
+    /// offers are not made.
     ///
     /// # Errors
-    /// No connection could be made.
+    /// No connection could be made; [`AcquireError::NoExtendedConnect`]: the server of this one takes no WebSockets.
     pub async fn acquire_to_switch(
         self: &Arc<Self>,
         endpoint: &Endpoint,
         need: ConnectionNeed,
+        to: SwitchTarget,
     ) -> Result<Call, AcquireError> {
-        match self.protocol {
-            Protocol::Http2 => self.acquire(endpoint, need).await,
-            Protocol::Auto | Protocol::Http1 => self.acquire_http1(endpoint, need).await,
+        if self.protocol != Protocol::Http2 {
+            return self.acquire_http1(endpoint, need).await;
         }
+        let call = self.http2.acquire(endpoint, need).await?;
+        if to == SwitchTarget::WebSocket && !call.offers_extended_connect().await {
+            return Err(AcquireError::NoExtendedConnect);
+        }
+        Ok(Call::http2(call))
     }
 
     async fn acquire_http1(&self, endpoint: &Endpoint, need: ConnectionNeed) -> Result<Call, AcquireError> {
@@ -266,6 +281,9 @@ pub struct CallHead<'a, F> {
     pub te_trailers: bool,
     /// The protocols offered to switch to.
     pub upgrade: Option<&'a [u8]>,
+    /// Of the opening of a WebSocket: the `Sec-WebSocket-Accept` that the client expects. HTTP/2 opens it by extended CONNECT, which has none (RFC 8441 §5), and gives it back
+    /// in a `101` of its own.
+    pub websocket_accept: Option<&'a str>,
 }
 
 /// One request, and its response.

@@ -81,6 +81,8 @@ pub enum AcquireError {
     HandshakeTimeout,
     /// The server does not choose HTTP/2, which is required.
     NotHttp2,
+    /// The request opens a WebSocket, and the server does not offer extended CONNECT (RFC 8441 §3).
+    NoExtendedConnect,
     /// The connection limit is reached, and so is the limit of the queue.
     QueueFull,
     /// The connection limit is reached, and no connection became free in this time.
@@ -102,6 +104,11 @@ impl AcquireError {
         Errno::from_io_error(error).is_some_and(|errno| LOCAL.contains(&errno))
     }
 
+    /// It may be that the server is at another address by now.
+    pub fn is_about_address(&self) -> bool {
+        !matches!(self, Self::QueueFull | Self::NoneFree(_) | Self::NoExtendedConnect) && !self.is_local()
+    }
+
     /// A stable name, for counters and logs.
     pub fn name(&self) -> &'static str {
         match self {
@@ -112,6 +119,7 @@ impl AcquireError {
             Self::Tls(error) => error.name,
             Self::HandshakeTimeout => "tls_timeout",
             Self::NotHttp2 => "not_http2",
+            Self::NoExtendedConnect => "no_extended_connect",
             Self::QueueFull => "queue_full",
             Self::NoneFree(_) => "no_connection_free",
         }
@@ -128,6 +136,7 @@ impl AcquireError {
             Self::Tls(error) => Self::Tls(error.clone()),
             Self::HandshakeTimeout => Self::HandshakeTimeout,
             Self::NotHttp2 => Self::NotHttp2,
+            Self::NoExtendedConnect => Self::NoExtendedConnect,
             Self::QueueFull => Self::QueueFull,
             Self::NoneFree(waited) => Self::NoneFree(*waited),
         }
@@ -142,6 +151,9 @@ impl std::fmt::Display for AcquireError {
             Self::Tls(error) => error.fmt(f),
             Self::HandshakeTimeout => f.write_str("the TLS handshake timed out"),
             Self::NotHttp2 => f.write_str("the server did not select HTTP/2 in the TLS handshake (ALPN)"),
+            Self::NoExtendedConnect => {
+                f.write_str("the server takes no WebSockets over HTTP/2 (SETTINGS_ENABLE_CONNECT_PROTOCOL)")
+            }
             Self::QueueFull => f.write_str("the queue for a connection is full"),
             Self::NoneFree(waited) => write!(f, "no connection became free within {waited:?}"),
         }

@@ -34,7 +34,7 @@ mod write_buffer;
 
 pub use bound::{BindAddress, ListeningSocket, bind, bind_beside};
 pub use buffer::ReadBuffer;
-pub use call::{Call, CallHead, Calls, Protocol};
+pub use call::{Call, CallHead, Calls, Protocol, SwitchTarget};
 pub use client::{Client, ClientError, Codec, IdleState, ResponsePart, ServerFault};
 pub use connect::{AcquireError, Dial, DialTimes, connect_any};
 pub use deadline::{Deadlines, WaitKind, http_date, now, run_ticker};

@@ -58,7 +58,7 @@ pub use own_request::{OwnResponse, send_own_request};
 pub use own_response::{FetchFault, FetchLimits, FetchedResponse, fetch_own_response};
 pub use pass::{
     ServerExchange, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
-    pass_informational, read_first, request_target, response_fields,
+    pass_informational, read_first, request_target, response_fields, switch_target, websocket_accept,
 };
 pub use pump::{Backend, BufferedBody, ClientEnd, PartResult, ServerPart, ServerSide, poll_pump};
 pub use record::{CallRecord, CallTimes, FailedAttempt};

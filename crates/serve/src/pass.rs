@@ -5,9 +5,11 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::Method;
 use keepwarm_http1::{BadField, Fields, HopByHop, RequestBody, ResponseHead};
-use keepwarm_net::{Client, ClientError, Codec, ResponsePart, WaitKind};
+use keepwarm_net::{ClientError, Codec, Lease, ResponsePart, SwitchTarget, WaitKind};
 
+use crate::websocket::accept_key;
 use crate::{BodyError, ClientLoss, Exchange, Request};
 
 /// Unsent bytes to one side above which the other has to wait.
@@ -23,6 +25,28 @@ pub fn offered_protocols(exchange: &Exchange<'_>) -> Vec<u8> {
         return Vec::new();
     }
     request.head.upgrade_protocols().collect::<Vec<_>>().join(b", ".as_slice())
+}
+
+/// What a client that offers to switch protocols wants most: a WebSocket, where it opens one.
+pub fn switch_target(exchange: &Exchange<'_>) -> SwitchTarget {
+    match websocket_key(exchange) {
+        Some(_) => SwitchTarget::WebSocket,
+        None => SwitchTarget::Other,
+    }
+}
+
+/// The `Sec-WebSocket-Accept` that the client expects, if the request opens a WebSocket.
+pub fn websocket_accept(exchange: &Exchange<'_>) -> Option<String> {
+    websocket_key(exchange).map(accept_key)
+}
+
+fn websocket_key<'e>(exchange: &'e Exchange<'_>) -> Option<&'e [u8]> {
+    let head = &exchange.request().head;
+    let opens = head.upgrade
+        && head.method == Method::GET
+        && exchange.body_done()
+        && head.upgrade_protocols().any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"));
+    head.fields.first("sec-websocket-key").filter(|_| opens)
 }
 
 /// Path and query as forwarded: normalized, without the prefix that the route stripped.
@@ -106,29 +130,29 @@ pub trait ServerExchange {
     fn shutdown_write(&mut self);
 }
 
-impl<C: Codec> ServerExchange for Client<C> {
+impl<C: Codec> ServerExchange for Lease<C> {
     fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponsePart<'_>, ClientError>> {
-        Self::poll_response(self, cx)
+        (**self).poll_response(cx)
     }
 
     fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        Self::poll_tunnel(self, cx)
+        (**self).poll_tunnel(cx)
     }
 
     fn send_tunnel(&mut self, bytes: &[u8]) {
-        Self::send_tunnel(self, bytes);
+        (**self).send_tunnel(bytes);
     }
 
     fn unsent(&self) -> usize {
-        Self::unsent(self)
+        (**self).unsent()
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        Self::poll_flush(self, cx)
+        (**self).poll_flush(cx)
     }
 
     fn shutdown_write(&mut self) {
-        Self::shutdown_write(self);
+        (**self).shutdown_write();
     }
 }
 

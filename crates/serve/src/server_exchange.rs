@@ -15,15 +15,14 @@ impl ServerExchange for Call {
     fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         match self {
             Self::Http1(lease) => lease.poll_tunnel(cx),
-            // HTTP/2 has no 101.
-            Self::Http2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            Self::Http2(call) => call.poll_tunnel(cx),
         }
     }
 
     fn send_tunnel(&mut self, bytes: &[u8]) {
         match self {
             Self::Http1(lease) => lease.send_tunnel(bytes),
-            Self::Http2(_) => {}
+            Self::Http2(call) => call.send(bytes),
         }
     }
 
@@ -38,7 +37,7 @@ impl ServerExchange for Call {
     fn shutdown_write(&mut self) {
         match self {
             Self::Http1(lease) => (**lease).shutdown_write(),
-            Self::Http2(_) => {}
+            Self::Http2(call) => call.shutdown_write(),
         }
     }
 }

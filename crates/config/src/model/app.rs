@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Bind;
+use super::{Bind, UpstreamProtocol};
 use crate::sources::Account;
 
 /// `[app.NAME]`: an application and its workers.
@@ -57,6 +57,8 @@ pub struct App {
     pub drain_timeout: Duration,
     /// Failed starts in a row before Keepwarm gives up on the app. 0: a failed start is not retried.
     pub start_retries: u32,
+    /// The version of HTTP that a server is spoken to in.
+    pub protocol: UpstreamProtocol,
     /// Path of the health check of a server. `None`: any response is healthy.
     pub health: Option<String>,
     /// Number of requests after which a worker is replaced. `None`: no limit.
@@ -179,6 +181,7 @@ impl App {
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
             start_retries: 5,
+            protocol: UpstreamProtocol::Http1,
             health: None,
             max_requests: None,
             max_age: None,

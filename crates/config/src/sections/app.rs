@@ -179,6 +179,13 @@ impl AppDraft {
             };
             cx.problem(*span, message).expected(format!("`command`, for example {example}")).report(cx);
         }
+        if let (Some(protocol), false) = (table.entry("protocol"), is_server) {
+            let message = format!("`{name}` has `protocol`, but is not a server (kind \"http\")");
+            cx.problem(protocol.key_span, message)
+                .expected("`protocol` with kind \"http\" only")
+                .help("leave it out: clients choose their version of HTTP, and workers of other kinds are spoken to over the worker wire or FastCGI")
+                .report(cx);
+        }
         if let (Some(health), false) = (table.entry("health"), is_server) {
             let message = format!("`{name}` has `health`, but is not a server (kind \"http\")");
             cx.problem(health.key_span, message)

@@ -3,6 +3,19 @@ use super::value_error::ValueError;
 use crate::model::UpstreamProtocol;
 use crate::nearest::suggestion;
 
+/// `protocol` of an app, which has no TLS that could select one.
+pub(crate) const APP_PROTOCOL: ParsedString<UpstreamProtocol> = ParsedString {
+    expected: "one of \"http1\", \"http2\"",
+    type_name: "one of \"http1\", \"http2\"",
+    pattern: Some("^(http1|http2)$"),
+    bare: None,
+    read: |text| match text {
+        "http1" => Ok(UpstreamProtocol::Http1),
+        "http2" => Ok(UpstreamProtocol::Http2),
+        other => Err(unknown_to_apps(other)),
+    },
+};
+
 /// `protocol`: the protocol of calls to an upstream.
 pub(crate) const PROTOCOL: ParsedString<UpstreamProtocol> = ParsedString {
     expected: "one of \"auto\", \"http1\", \"http2\"",
@@ -31,5 +44,16 @@ fn unknown(text: &str) -> ValueError {
             error.help("HTTP/3 is not supported for upstreams; write \"auto\"")
         }
         other => error.maybe_help(suggestion(other, ["auto", "http1", "http2"])),
+    }
+}
+
+fn unknown_to_apps(text: &str) -> ValueError {
+    let error = || ValueError::new(format!("is `{text}`"));
+    match text.to_ascii_lowercase().as_str() {
+        "auto" => error().help("write \"http1\" or \"http2\": in plaintext, nothing negotiates the protocol"),
+        "h2" | "h2c" | "http/2" | "http/2.0" | "grpc" => {
+            error().help("write \"http2\"; it is spoken in plaintext")
+        }
+        _ => unknown(text),
     }
 }

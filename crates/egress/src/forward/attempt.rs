@@ -4,11 +4,11 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{AcquireError, Call, Endpoint};
+use keepwarm_net::{Call, Endpoint};
 use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::retry::{Decision, Failure, FailureCause};
 use keepwarm_policy::stable_hash;
-use keepwarm_serve::{ClientLoss, FailedAttempt, poll_pump};
+use keepwarm_serve::{ClientLoss, FailedAttempt, poll_pump, switch_target};
 use tokio::time::Instant;
 
 use super::failure::AttemptFailure;
@@ -126,8 +126,10 @@ impl<'a> Forward<'a, '_> {
 
     async fn connect(&mut self, endpoint: &Endpoint) -> Result<Result<Call, AttemptFailure>, ClientLoss> {
         let (calls, need) = (self.upstream.calls(), self.need());
-        let switches = self.exchange.request().head.upgrade;
-        if !switches && let Some(call) = calls.take(endpoint, need) {
+        let switches = self.exchange.request().head.upgrade.then(|| switch_target(self.exchange));
+        if switches.is_none()
+            && let Some(call) = calls.take(endpoint, need)
+        {
             self.connected = Some(self.sought);
             return Ok(Ok(call));
         }
@@ -138,16 +140,15 @@ impl<'a> Forward<'a, '_> {
         let limit = left.map_or(wait, |left| left.min(wait));
         let acquire = async {
             match switches {
-                true => calls.acquire_to_switch(endpoint, need).await,
-                false => calls.acquire(endpoint, need).await,
+                Some(to) => calls.acquire_to_switch(endpoint, need, to).await,
+                None => calls.acquire(endpoint, need).await,
             }
         };
         let acquired = while_here(self.exchange, tokio::time::timeout(limit, acquire)).await?;
         Ok(match acquired {
             Ok(Ok(call)) => Ok(call),
             Ok(Err(error)) => {
-                if !matches!(error, AcquireError::QueueFull | AcquireError::NoneFree(_)) && !error.is_local()
-                {
+                if error.is_about_address() {
                     // Its addresses may be of yesterday.
                     self.upstream.discovery().look_again();
                 }

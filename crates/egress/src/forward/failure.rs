@@ -32,6 +32,9 @@ keepwarm_serve::error_responses! {
     /// `protocol = "http2"`, and the endpoint did not choose `h2` (ALPN).
     NOT_HTTP2 = 502 "not_http2", "did not select HTTP/2 in the TLS handshake";
 
+    /// A client opens a WebSocket, `protocol = "http2"`, and the endpoint does not offer extended CONNECT (RFC 8441).
+    NO_EXTENDED_CONNECT = 502 "no_extended_connect", "takes no WebSockets over HTTP/2";
+
     /// `limits.connections` or `pool.max` connections are open, and `limits.queue` calls wait for one.
     QUEUE_FULL = 503 "queue_full", "is at its connection limit, and its queue is full", retry after 1 s;
 
@@ -130,6 +133,10 @@ impl AttemptFailure {
             AcquireError::HandshakeTimeout => Self::of(FailureCause::ConnectTimeout, &TLS_TIMEOUT, &[&limit]),
             AcquireError::Tls(failure) => {
                 Self { name: error.name(), ..Self::of(FailureCause::Connect, &TLS_FAILED, &[failure]) }
+            }
+            // Only this one offers less than the client wants: no fault of the endpoint.
+            AcquireError::NoExtendedConnect => {
+                Self { is_final: true, ..Self::of(FailureCause::Connect, &NO_EXTENDED_CONNECT, &[]) }
             }
             AcquireError::NotHttp2 => Self::of(FailureCause::Connect, &NOT_HTTP2, &[]),
         }

@@ -50,6 +50,7 @@ pub(super) struct HeadContext<'o> {
     pub(super) framing: keepwarm_http1::RequestBody,
     pub(super) expects: bool,
     pub(super) upgrade: Option<&'o [u8]>,
+    pub(super) websocket_accept: Option<&'o str>,
     pub(super) trace: Trace,
 }
 
@@ -93,6 +94,7 @@ impl ForwardOptions<'_> {
             expect: context.expects,
             te_trailers: head.fields.has_token("te", "trailers"),
             upgrade: context.upgrade,
+            websocket_accept: context.websocket_accept,
         });
     }
 

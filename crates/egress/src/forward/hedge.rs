@@ -151,6 +151,7 @@ fn begin(forward: &Forward<'_, '_>, call: &mut Call, authority: &str) {
         framing: forward.body.framing(),
         expects: false,
         upgrade: None,
+        websocket_accept: None,
         trace: forward.trace,
     };
     forward.options.begin(call, forward.exchange.request(), &context);

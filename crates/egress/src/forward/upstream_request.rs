@@ -10,7 +10,7 @@ use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::timeout::Phase;
 use keepwarm_serve::{
     Backend, BodyError, BufferedBody, ClientEnd, ClientLoss, Exchange, PartResult, ResponseBuffer,
-    ServerPart, ServerSide, TunnelEnd, offered_protocols, pass_informational,
+    ServerPart, ServerSide, TunnelEnd, offered_protocols, pass_informational, websocket_accept,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::stalls::Stall;
@@ -108,12 +108,14 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
             forward.exchange.request_mut().notes.stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(forward.exchange);
+        let websocket_accept = websocket_accept(forward.exchange);
         let context = HeadContext {
             scheme: forward.settings.scheme,
             authority: self.authority.as_bytes(),
             framing: forward.body.framing(),
             expects,
             upgrade: (!upgrade.is_empty()).then_some(upgrade.as_slice()),
+            websocket_accept: websocket_accept.as_deref(),
             trace: forward.trace,
         };
         forward.options.begin(call, forward.exchange.request(), &context);

@@ -78,6 +78,7 @@ fn begin(call: &mut Call, settings: &UpstreamSettings, authority: &[u8], target:
         expect: false,
         te_trailers: false,
         upgrade: None,
+        websocket_accept: None,
     });
     call.end(&Fields::new());
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, TargetForm};
-use keepwarm_net::{Client, Http1, Scheme, connect_any};
+use keepwarm_net::{Client, Http1, Lease, Scheme, connect_any};
 use keepwarm_serve::{
     ErrorMessage, Exchange, Frontend, Handler, Outcome, Refusal, Request, Tunnel, TunnelEnd,
     respond_with_refusal,
@@ -168,7 +168,7 @@ impl Proxy {
                 return refuse(exchange, refusals::CONNECT_TIMEOUT.about(&[&authority, &limit]));
             }
         };
-        let mut server = Client::<Http1>::new(io);
+        let mut server = Lease::alone(Client::<Http1>::new(io));
         if exchange.begin_connected_tunnel(VIA.1).is_err() {
             return exchange.abort("bad_field_in_response");
         }

@@ -75,7 +75,12 @@ pub(crate) fn scheme(upstream: &config::Upstream) -> Scheme {
 
 /// Which version of HTTP.
 pub(crate) fn protocol(upstream: &config::Upstream) -> Protocol {
-    match upstream.protocol {
+    version(upstream.protocol)
+}
+
+/// The same, by its name in the configuration.
+pub(crate) fn version(protocol: config::UpstreamProtocol) -> Protocol {
+    match protocol {
         config::UpstreamProtocol::Auto => Protocol::Auto,
         config::UpstreamProtocol::Http1 => Protocol::Http1,
         config::UpstreamProtocol::Http2 => Protocol::Http2,

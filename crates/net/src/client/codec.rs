@@ -91,6 +91,15 @@ impl std::fmt::Display for ClientError {
 }
 
 impl ClientError {
+    /// The server has reset the request's stream, on a connection that keeps running (RFC 9113 §5.4.2).
+    pub fn is_reset(&self) -> bool {
+        match self {
+            Self::NoResponse(_) => false,
+            Self::Fault(fault) => fault.name.starts_with("reset_"),
+            Self::NotProcessed(fault) => fault.name == "refused_stream",
+        }
+    }
+
     /// A stable name, for counters and logs.
     pub fn name(&self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, response};
 use keepwarm_http1::{Fields, Limits, RequestBody, ResponseBody, ResponseHead, trailer_allowed};
 
 use crate::client::ServerFault;
@@ -13,13 +13,20 @@ pub(super) fn request<'f>(
     head: CallHead<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>,
 ) -> Option<Request<()>> {
     let CallHead { method, scheme, authority, target, fields, framing, expect, te_trailers, .. } = head;
+    let opens_websocket = head.websocket_accept.is_some();
     let mut request = Request::new(());
     *request.method_mut() = method.clone();
+    if opens_websocket {
+        *request.method_mut() = Method::CONNECT;
+        request.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
+    }
     *request.uri_mut() = uri(scheme, authority, target)?;
     // Without an authority, the `h2` crate accepts only a request that is not marked as HTTP/2.
     *request.version_mut() = if authority.is_empty() { Version::HTTP_11 } else { Version::HTTP_2 };
     let map = request.headers_mut();
-    for (name, value) in fields.filter(|(name, _)| !is_ours(name, framing)) {
+    // RFC 8441 §5: the key has no use.
+    let has_no_use = |name: &[u8]| opens_websocket && name.eq_ignore_ascii_case(b"sec-websocket-key");
+    for (name, value) in fields.filter(|(name, _)| !is_ours(name, framing) && !has_no_use(name)) {
         map.try_append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?).ok()?;
     }
     match framing {
@@ -131,6 +138,18 @@ pub(super) fn fill_response(
         None => ResponseBody::Chunked,
     };
     Ok(())
+}
+
+/// The server has accepted a WebSocket (RFC 8441 §5): its 2xx, as the 101 that it would be over HTTP/1.1.
+pub(super) fn switch(head: &mut ResponseHead, accept: &str) {
+    head.status = StatusCode::SWITCHING_PROTOCOLS;
+    (head.content_length, head.body) = (None, ResponseBody::None);
+    let came = std::mem::take(&mut head.fields);
+    // RFC 9110 §8.6: a 1xx has no length.
+    let stays = |(name, _): &(&[u8], &[u8])| !matches!(*name, b"content-length" | b"sec-websocket-accept");
+    came.iter().filter(stays).for_each(|(name, value)| head.fields.push(name, value));
+    head.fields.push(b"upgrade", b"websocket");
+    head.fields.push(b"sec-websocket-accept", accept.as_bytes());
 }
 
 /// Fills in the trailers of a response: the permitted ones.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -45,6 +45,8 @@ pub(super) struct Link {
     goodbye: AtomicU32,
     /// The server's SETTINGS have come: its stream limit is known.
     settled: AtomicBool,
+    /// The call that waits for them. Until they come, a connection has one call at most.
+    settling: Mutex<Option<Waker>>,
     /// Reads that brought something.
     reads: AtomicU64,
     /// Heads received and not taken, by stream.
@@ -85,6 +87,7 @@ impl Link {
             last_processed: AtomicU32::new(NONE),
             goodbye: AtomicU32::new(0),
             settled: AtomicBool::new(false),
+            settling: Mutex::default(),
             reads: AtomicU64::new(0),
             heads: Mutex::default(),
             crowded: Mutex::default(),
@@ -116,7 +119,10 @@ impl Link {
     /// A frame passes to the `h2` crate. `false`: hold back what follows it.
     fn note_received(&self, passed: FrameEvent) -> bool {
         match passed {
-            FrameEvent::Settings => self.settled.store(true, Relaxed),
+            FrameEvent::Settings => {
+                self.settled.store(true, Relaxed);
+                lock(&self.settling).take().into_iter().for_each(Waker::wake);
+            }
             // A second one only ever lowers it (RFC 9113 §6.8).
             FrameEvent::GoAway { last, code } => {
                 self.last_processed.fetch_min(last, Relaxed);
@@ -210,6 +216,15 @@ impl Link {
         self.settled.load(Relaxed)
     }
 
+    /// Waits until the server's SETTINGS have come, or the connection has ended.
+    pub(super) fn poll_settled(&self, cx: &Context<'_>) -> Poll<()> {
+        if self.is_settled() || lock(&self.socket).is_none() {
+            return Poll::Ready(());
+        }
+        *lock(&self.settling) = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
     /// How many reads brought something.
     pub(super) fn reads(&self) -> u64 {
         self.reads.load(Relaxed)
@@ -272,6 +287,7 @@ impl Link {
     /// The connection has ended: calls that still hold the link do not keep the socket open.
     pub(super) fn close(&self) {
         *lock(&self.socket) = None;
+        lock(&self.settling).take().into_iter().for_each(Waker::wake);
     }
 
     /// Gives it no further calls, and has the driving task notice.

@@ -1,6 +1,7 @@
 //! One call: a stream of a connection.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -41,6 +42,10 @@ pub struct Http2Call {
 struct Receiving {
     state: StreamState,
     asked: RequestInfo,
+    /// The request opens a WebSocket: what its client expects as `Sec-WebSocket-Accept`.
+    accept: Option<String>,
+    /// The server has accepted it.
+    switched: bool,
     head: ResponseHead,
     trailers: Fields,
     /// The caller's view of the data: the next poll returns its room to the server.
@@ -70,6 +75,8 @@ impl Http2Call {
         let response = Receiving {
             state: StreamState::Over(None),
             asked: RequestInfo { head: false },
+            accept: None,
+            switched: false,
             head: ResponseHead::default(),
             trailers: Fields::new(),
             data: Bytes::new(),
@@ -85,7 +92,10 @@ impl Http2Call {
         let Some(mut sender) = self.sender.take() else { return };
         let framing = head.framing;
         self.response.asked = RequestInfo { head: *head.method == Method::HEAD };
+        self.response.accept = head.websocket_accept.map(str::to_owned);
+        let opens_websocket = self.response.accept.is_some();
         self.request.due = match framing {
+            RequestBody::None if opens_websocket => None,
             RequestBody::None => Some(0),
             RequestBody::Length(length) => Some(length),
             RequestBody::Chunked => None,
@@ -95,7 +105,7 @@ impl Http2Call {
             self.response.state = StreamState::Over(Some(ClientError::NotProcessed(why)));
             return;
         };
-        let bodiless = framing == RequestBody::None;
+        let bodiless = framing == RequestBody::None && !opens_websocket;
         match sender.send_request(request, bodiless) {
             Ok((response, stream)) => {
                 self.stream = response.stream_id().as_u32();
@@ -124,8 +134,11 @@ impl Http2Call {
         }
     }
 
-    /// The request is complete; `trailers` follow it, unless its length was announced.
+    /// The request is complete; `trailers` follow it, unless its length was announced. One that opens a WebSocket stays open.
     pub fn end(&mut self, trailers: &Fields) {
+        if self.response.accept.is_some() || self.response.switched {
+            return;
+        }
         if std::mem::replace(&mut self.request.ended, true) || self.request.stream.is_none() {
             return;
         }
@@ -229,7 +242,46 @@ impl Http2Call {
             .map_err(ClientError::Fault)?;
         let Some(body) = body else { return Ok(Event::Informational) };
         self.response.state = StreamState::Body(body);
+        if let Some(accept) = self.response.accept.take() {
+            self.answer_opening(&accept);
+        }
         Ok(Event::Head)
+    }
+
+    /// The response to the opening of a WebSocket has come.
+    fn answer_opening(&mut self, accept: &str) {
+        match self.response.head.status.is_success() {
+            true => {
+                head::switch(&mut self.response.head, accept);
+                self.response.switched = true;
+            }
+            // It is the response to an ordinary request then, which has no body.
+            false => self.request.ended = true,
+        }
+    }
+
+    /// Whether the server opens WebSockets over HTTP/2 (RFC 8441 §3), once its SETTINGS tell. `true`, too, where the connection has ended: the call on it fails, and says why.
+    pub(crate) async fn offers_extended_connect(&self) -> bool {
+        poll_fn(|cx| self.link.poll_settled(cx)).await;
+        let offers = self.sender.as_ref().is_some_and(SendRequest::is_extended_connect_protocol_enabled);
+        offers || !self.link.is_settled()
+    }
+
+    /// Bytes of the tunnel, after the `101`. `Ok(&[])` is its end.
+    ///
+    /// # Errors
+    /// The stream was reset, or the connection is lost.
+    pub fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        match ready!(self.poll_step(cx)) {
+            Ok(Event::Data { .. }) => Poll::Ready(Ok(&self.response.data)),
+            Ok(_) => Poll::Ready(Ok(&[])),
+            Err(error) => Poll::Ready(Err(io::Error::other(error.to_string()))),
+        }
+    }
+
+    /// Ends our side of the tunnel: END_STREAM, with the next [`Self::poll_flush`].
+    pub fn shutdown_write(&mut self) {
+        self.request.ended = true;
     }
 
     fn take_trailers(&mut self, map: Option<HeaderMap>) -> Result<Event, ClientError> {

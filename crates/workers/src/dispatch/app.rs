@@ -448,7 +448,7 @@ impl Handler for AppHandler {
         }
         match self.0.policy().kind.protocol().cloned() {
             None => Box::pin(conversation::hold(&self.0, exchange)),
-            Some(Protocol::Http) => Box::pin(relay::hold_http(&self.0, exchange)),
+            Some(Protocol::Http(_)) => Box::pin(relay::hold_http(&self.0, exchange)),
             Some(Protocol::FastCgi(root)) => Box::pin(fastcgi::hold(&self.0, root, exchange)),
         }
     }

@@ -81,6 +81,12 @@ keepwarm_serve::error_responses! {
     CLOSED_WITHOUT_RESPONSE = 502 "closed_without_response",
         "The application closed the connection without a response.";
 
+    /// The app's server has declined the request over HTTP/2 (REFUSED_STREAM, GOAWAY), and it could not be given to it again, or not once more.
+    NOT_PROCESSED = 503 "refused_stream", "The application refused the request.", retry after 1 s;
+
+    /// A client opens a WebSocket, and the app's server (`protocol = "http2"`) does not offer extended CONNECT (RFC 8441).
+    NO_EXTENDED_CONNECT = 502 "no_extended_connect", "The application takes no WebSockets over HTTP/2.";
+
     /// The response of the app's server breaks the rules of its protocol. The reason is one of the faults below.
     BAD_RESPONSE = 502 "bad_response", "The application's response is invalid and cannot be passed on.";
 

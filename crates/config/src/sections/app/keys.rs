@@ -8,8 +8,8 @@ use crate::key::{DefaultValue, Key, Section, Set, Subtable};
 use crate::model::PumaConfig;
 use crate::sections::process::PROCESS_LIMITS;
 use crate::shape::{
-    AppKindShape, Count, EntryPoint, EnvFile, EnvTable, Executable, ExistingPath, Flag, GROUP, RequestPath,
-    ServerAddress, Size, Strings, Time, USER, Umask, WordOr, Words, WorkerCount,
+    APP_PROTOCOL, AppKindShape, Count, EntryPoint, EnvFile, EnvTable, Executable, ExistingPath, Flag, GROUP,
+    RequestPath, ServerAddress, Size, Strings, Time, USER, Umask, WordOr, Words, WorkerCount,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -313,6 +313,16 @@ pub(crate) static APP: Section<AppDraft> = Section {
                 draft.app.start_retries = retries
             }),
             ..Key::LIVE
+        },
+        Key {
+            name: "protocol",
+            brief: "Version of HTTP to speak to a worker",
+            long: "For kind `\"http\"`. `\"http1\"`: HTTP/1.1. `\"http2\"`: HTTP/2 in plaintext with prior knowledge (h2c), for all requests whatever the client speaks: many at once on one connection for each of Keepwarm's threads, with trailers, so that gRPC servers can be apps. WebSockets need a server that offers extended CONNECT (RFC 8441); with another, they are refused with 502.",
+            default: DefaultValue::Literal("\"http1\""),
+            right: "protocol = \"http2\"",
+            wrong: "protocol = \"auto\"",
+            value: &Set(APP_PROTOCOL, |draft: &mut AppDraft, protocol| draft.app.protocol = protocol),
+            ..Key::RECYCLE
         },
         Key {
             name: "health",

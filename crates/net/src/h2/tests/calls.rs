@@ -45,6 +45,7 @@ async fn a_get_says_what_it_must_and_no_more() {
             expect: true,
             te_trailers: true,
             upgrade: None,
+            websocket_accept: None,
         });
         call.end(&Fields::new());
         flush(&mut call).await;

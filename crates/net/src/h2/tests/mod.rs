@@ -6,6 +6,7 @@ mod faults;
 mod peer;
 mod versions;
 mod waiting;
+mod websockets;
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -61,6 +62,7 @@ fn get() -> CallHead<'static, std::iter::Empty<(&'static [u8], &'static [u8])>> 
         expect: false,
         te_trailers: false,
         upgrade: None,
+        websocket_accept: None,
     }
 }
 

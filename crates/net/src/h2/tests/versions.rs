@@ -154,7 +154,10 @@ async fn a_request_that_offers_to_switch_takes_http_1() {
         let calls = Calls::new(PoolSettings::default(), Protocol::Auto);
         calls.set_tls(Some(authority.client("a.test")));
         assert_eq!(text(&calls, &endpoint).await, "HTTP/2.0 1");
-        let call = calls.acquire_to_switch(&endpoint, ConnectionNeed::Any).await.unwrap();
+        let call = calls
+            .acquire_to_switch(&endpoint, ConnectionNeed::Any, crate::SwitchTarget::WebSocket)
+            .await
+            .unwrap();
         assert!(matches!(call, Call::Http1(_)));
     })
     .await;

@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 
 use super::*;
 use crate::{ServerExchange, Tunnel, TunnelEnd};
-use keepwarm_net::{Client, ClientError, Http1, ResponsePart};
+use keepwarm_net::{Client, ClientError, Http1, Lease, ResponsePart};
 
 /// A socket that takes little at a time, and one that takes all waiting bytes at once.
 /// Each with more bytes than both sockets and all buffers between them hold.
@@ -25,7 +25,8 @@ struct SocketTunnel(Mutex<Option<OwnedFd>>);
 impl ExchangeScript for SocketTunnel {
     fn act<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
-            let mut server = Client::<Http1>::new(Io::new(self.0.lock().unwrap().take().unwrap()));
+            let io = Io::new(self.0.lock().unwrap().take().unwrap());
+            let mut server = Lease::alone(Client::<Http1>::new(io));
             exchange.begin_tunnel(b"x", &Fields::new()).unwrap();
             let mut tunnel = Tunnel::of(exchange);
             let end = poll_fn(|cx| tunnel.poll(cx, exchange, &mut server)).await;

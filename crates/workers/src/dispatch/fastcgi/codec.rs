@@ -35,7 +35,7 @@ pub(in crate::dispatch) struct FastCgi {
     words: Vec<u8>,
     no_trailers: Fields,
     /// The process at the other end, of a server that keeps its own.
-    pub(super) child_guard: Option<ChildGuard>,
+    pub(in crate::dispatch) child_guard: Option<ChildGuard>,
 }
 
 /// How far the current response is decoded.
@@ -64,7 +64,7 @@ impl FastCgi {
     }
 
     /// Appends a request that php-fpm responds to without a script. To be called inside [`keepwarm_net::Client::begin`].
-    pub(super) fn ping(&mut self, out: &mut Vec<u8>) {
+    pub(in crate::dispatch) fn ping(&mut self, out: &mut Vec<u8>) {
         self.begin_request(out);
         let mut params = ParamsWriter::begin(out, self.id);
         params.pair(b"REQUEST_METHOD", b"GET");
@@ -108,7 +108,7 @@ impl FastCgi {
     }
 
     /// The path that the response names in its place.
-    pub(super) fn named_path(&self) -> Option<Vec<u8>> {
+    pub(in crate::dispatch) fn named_path(&self) -> Option<Vec<u8>> {
         match self.head.response() {
             CgiResponse::Local(local) => Some(local.to_vec()),
             CgiResponse::Client(_) => None,

@@ -11,12 +11,12 @@ mod script;
 use std::sync::Arc;
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{Client, Pool};
+use keepwarm_net::{AcquireError, Client, ConnectionNeed, Lease};
 use keepwarm_serve::{Exchange, Request};
 
 use super::app::App;
 use super::refusals;
-use super::relay::{self, ChildGuard, Dialect, HeadContext};
+use super::relay::{self, Dialect, HeadContext, Relay, Server};
 pub(super) use codec::FastCgi;
 pub use script::ScriptRoot;
 use script::{Script, ScriptLookup};
@@ -79,14 +79,18 @@ impl Dialect for FastCgi {
     const BLOCKING: bool = true;
     const CLOSES_NEVER: bool = true;
     type Destination = Destination;
+    type Connection = Lease<Self>;
 
-    fn pool(app: &App) -> &Arc<Pool<Self>> {
-        &app.servers.fastcgi
+    async fn connect(
+        relay: &Relay<'_, '_, Self>,
+        server: &Server,
+        need: ConnectionNeed,
+    ) -> Result<Lease<Self>, AcquireError> {
+        relay.connect(server, need).await
     }
 
-    fn encode_request(
-        &mut self,
-        out: &mut Vec<u8>,
+    fn begin(
+        lease: &mut Lease<Self>,
         request: &Request,
         context: &HeadContext<'_>,
         destination: &Destination,
@@ -96,30 +100,16 @@ impl Dialect for FastCgi {
             // Chunks are measured before (`Relay::collect`).
             RequestBody::None | RequestBody::Chunked => None,
         };
-        self.begin(out, request, (&destination.root, &destination.script), length);
-    }
-
-    fn encode_ping(&mut self, out: &mut Vec<u8>) {
-        self.ping(out);
-    }
-
-    fn child_guard(&self) -> Option<&ChildGuard> {
-        self.child_guard.as_ref()
-    }
-
-    fn set_child_guard(&mut self, line: ChildGuard) {
-        self.child_guard = Some(line);
+        lease.begin(|codec, out| {
+            codec.begin(out, request, (&destination.root, &destination.script), length);
+        });
     }
 
     /// With their names as the script has written them.
-    fn response_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    fn response_fields(client: &Lease<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let kept = keepwarm_serve::is_for_client(client.head());
         let fields = client.head().fields.iter().zip(client.protocol().names());
         fields.filter(move |((lower, _), _)| kept(lower)).map(|((_, value), name)| (name, value))
-    }
-
-    fn local_redirect(&self) -> Option<Vec<u8>> {
-        self.named_path()
     }
 }
 

@@ -29,25 +29,30 @@ impl<C: Dialect> Relay<'_, '_, C> {
         if let Some(result) = self.beware(&slot).await {
             return result;
         }
-        let Some(endpoint) = link.kind.server().map(|server| &server.endpoint) else {
+        let Some(server) = link.kind.server() else {
             // A worker of a kind that the app had before the last reload.
             refusals::APP_CHANGED.respond(self.exchange);
             return AttemptResult::Over;
         };
         let external = link.kind.external();
-        match self.connect(&link, endpoint, self.need(external.is_none())).await {
+        match C::connect(self, server, self.need(external.is_none())).await {
             Ok(lease) => {
-                if let Some(server) = external {
-                    server.is_there(self.app);
+                if let Some(external) = external {
+                    external.is_there(self.app);
                 }
                 let mut worker_request = WorkerRequest::new(self, slot, lease);
                 worker_request.begin();
                 poll_fn(|cx| poll_pump(&mut worker_request, cx)).await
             }
+            Err(AcquireError::NoExtendedConnect) => {
+                drop(slot);
+                self.refuse_websocket();
+                AttemptResult::Over
+            }
             Err(error) if let Some(server) = external => {
                 drop(slot);
                 server.is_away(self.app, &error);
-                refusals::SERVER_NOT_CONNECTED.about(&[&endpoint]).respond(self.exchange);
+                refusals::SERVER_NOT_CONNECTED.about(&[&server.server.endpoint]).respond(self.exchange);
                 AttemptResult::Over
             }
             Err(error) => {
@@ -71,6 +76,16 @@ impl<C: Dialect> Relay<'_, '_, C> {
             }
         };
         tokio::time::timeout(DYING, dies).await.ok().map(|()| AttemptResult::Again("worker_died"))
+    }
+
+    /// The app's server takes no WebSockets over HTTP/2.
+    fn refuse_websocket(&mut self) {
+        tracing::error!(
+            name: "websocket_refused",
+            app = %self.app.name, id = %self.id(),
+            "the application's server does not offer extended CONNECT (RFC 8441), which a WebSocket needs with `protocol = \"http2\"`; use a server that does, or `protocol = \"http1\"`"
+        );
+        refusals::NO_EXTENDED_CONNECT.respond(self.exchange);
     }
 
     fn not_connected(&mut self, link: &Arc<Link>, error: &AcquireError) -> AttemptResult {
@@ -124,6 +139,15 @@ impl<C: Dialect> Relay<'_, '_, C> {
         Some(if kept { "closed_idle" } else { "closed_without_response" })
     }
 
+    /// The server says that it has processed nothing of the request (RFC 9113 §8.7): it is given again, whatever its method.
+    pub(super) fn was_declined(&mut self, link: &Arc<Link>) -> Option<&'static str> {
+        if !self.is_untouched() || self.given >= GIVEN_AT_MOST {
+            return None;
+        }
+        self.failed_at = Some(Arc::clone(link));
+        Some("not_processed")
+    }
+
     /// No response will come, or not all of it.
     pub(super) fn response_failed(&mut self, error: &ClientError, slot: &SlotGuard) {
         // What has not left yet need not be cut.
@@ -142,7 +166,8 @@ impl<C: Dialect> Relay<'_, '_, C> {
         }
         let refusal = match error {
             ClientError::NoResponse(_) => &refusals::CLOSED_WITHOUT_RESPONSE,
-            ClientError::Fault(_) | ClientError::NotProcessed(_) => &refusals::BAD_RESPONSE,
+            ClientError::NotProcessed(_) => &refusals::NOT_PROCESSED,
+            ClientError::Fault(_) => &refusals::BAD_RESPONSE,
         };
         refusal.about(&[]).reason(error.name()).respond(self.exchange);
     }

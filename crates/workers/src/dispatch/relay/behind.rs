@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::Lease;
 use tokio::time::Instant;
 
 use super::super::activity::RequestSummary;
-use super::Dialect;
 use super::server::SlotGuard;
+use super::{Dialect, ServerConnection};
 
 /// How long a process that has responded is looked at without a pause: it takes some 20 µs until it hears of the next request.
 const AT_ONCE: Duration = Duration::from_micros(100);
@@ -19,24 +18,24 @@ const LAST_PAUSE: Duration = Duration::from_millis(64);
 /// The response has come to its end: the connection is kept and the place is free, at once or when the process has done what it has to do behind it. For that it has
 /// `limit`, as for a request.
 pub(super) fn finish<C: Dialect>(
-    lease: Lease<C>,
+    lease: C::Connection,
     slot: SlotGuard,
     (limit, summary): (Duration, &RequestSummary),
 ) {
     let behind = slot.link.kind.server().is_some_and(|server| server.works_behind());
     if !behind || lease.unread() == 0 {
-        return give_back(lease, slot);
+        return give_back::<C>(lease, slot);
     }
     let summary = summary.clone();
-    drop(keepwarm_net::spawn_local(wait(lease, slot, limit, summary)));
+    drop(keepwarm_net::spawn_local(wait::<C>(lease, slot, limit, summary)));
 }
 
-async fn wait<C: Dialect>(mut lease: Lease<C>, slot: SlotGuard, limit: Duration, summary: RequestSummary) {
+async fn wait<C: Dialect>(lease: C::Connection, slot: SlotGuard, limit: Duration, summary: RequestSummary) {
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
     while lease.unread() > 0 && !slot.link.is_dead() {
         let passed = begun.elapsed();
         if passed >= limit {
-            let child = lease.codec().child_guard().map(|line| Arc::clone(line.child()));
+            let child = lease.child_guard().map(|line| Arc::clone(line.child()));
             return slot.link.suspect(&summary, child.as_ref());
         }
         if passed < AT_ONCE {
@@ -46,11 +45,11 @@ async fn wait<C: Dialect>(mut lease: Lease<C>, slot: SlotGuard, limit: Duration,
             pause = (pause * 2).min(LAST_PAUSE);
         }
     }
-    give_back(lease, slot);
+    give_back::<C>(lease, slot);
 }
 
-fn give_back<C: Dialect>(mut lease: Lease<C>, slot: SlotGuard) {
-    if let Some(line) = lease.codec().child_guard() {
+fn give_back<C: Dialect>(lease: C::Connection, slot: SlotGuard) {
+    if let Some(line) = lease.child_guard() {
         line.child().give_back();
     }
     lease.finish();

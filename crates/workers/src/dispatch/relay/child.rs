@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use keepwarm_net::{AcquireError, Client, ConnectionNeed, Endpoint, Lease};
+use keepwarm_net::{AcquireError, Client, ConnectionNeed, Lease};
 use keepwarm_policy::Jitter;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -24,9 +24,9 @@ use tokio::time::{Instant, timeout};
 
 use super::super::activity::RequestSummary;
 use super::super::app::App;
-use super::super::link::Link;
+use super::super::fastcgi::FastCgi;
 use super::server::Server;
-use super::{Dialect, Relay, lock, none, reach_end};
+use super::{Relay, ServerConnection, lock, none, reach_end};
 
 /// How the processes of a server that keeps its own are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -193,25 +193,24 @@ impl Server {
     }
 }
 
-impl<C: Dialect> Relay<'_, '_, C> {
+impl Relay<'_, '_, FastCgi> {
     /// A connection to this server; where that keeps processes of its own, to one of them that takes requests.
-    pub(super) async fn connect(
+    pub(in crate::dispatch) async fn connect(
         &self,
-        link: &Link,
-        endpoint: &Endpoint,
+        server: &Server,
         need: ConnectionNeed,
-    ) -> Result<Lease<C>, AcquireError> {
-        let policy = link.kind.server().and_then(|server| Some((server, server.child_policy()?)));
-        let Some((server, policy)) = policy else { return C::pool(self.app).acquire(endpoint, need).await };
+    ) -> Result<Lease<FastCgi>, AcquireError> {
+        let (pool, endpoint) = (&self.app.servers.fastcgi, &server.endpoint);
+        let Some(policy) = server.child_policy() else { return pool.acquire(endpoint, need).await };
         let mut failure = None;
         // Each that leaves is met at most once: there are no more than places.
         let most = self.app.policy().kind.server().map_or(1, |server| server.concurrency);
         for _ in 0..u32::try_from(most).unwrap_or(u32::MAX).saturating_add(TRIES) {
-            let mut lease = C::pool(self.app).acquire(endpoint, need).await?;
-            if lease.codec().child_guard().is_none() {
+            let mut lease = pool.acquire(endpoint, need).await?;
+            if lease.child_guard().is_none() {
                 let meeting = Box::pin(meet(&mut lease, server, policy));
                 match timeout(self.request_timeout(), meeting).await {
-                    Ok(Ok(line)) => lease.codec().set_child_guard(line),
+                    Ok(Ok(line)) => lease.codec().child_guard = Some(line),
                     Ok(Err(error)) => {
                         failure = Some(error);
                         continue;
@@ -219,7 +218,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
                     Err(_) => return Err(AcquireError::Timeout),
                 }
             }
-            match lease.codec().child_guard() {
+            match lease.child_guard() {
                 Some(line) if !line.child().take() => {
                     // One that was told so while it was between two connections is told again.
                     line.child().retire();
@@ -232,14 +231,10 @@ impl<C: Dialect> Relay<'_, '_, C> {
 }
 
 /// Has the process at the other end show itself.
-async fn meet<C: Dialect>(
-    lease: &mut Lease<C>,
-    server: &Server,
-    policy: ChildPolicy,
-) -> io::Result<ChildGuard> {
-    let client: &mut Client<C> = lease;
+async fn meet(lease: &mut Lease<FastCgi>, server: &Server, policy: ChildPolicy) -> io::Result<ChildGuard> {
+    let client: &mut Client<FastCgi> = lease;
     client.transport().io().name_senders(true)?;
-    client.begin(|codec, out| codec.encode_ping(out));
+    client.begin(|codec, out| codec.ping(out));
     client.end(&none());
     let pid = poll_fn(|cx| {
         let _ = client.poll_flush(cx);

@@ -7,7 +7,7 @@ use keepwarm_net::WaitKind;
 use super::super::refusals;
 use super::child::Child;
 use super::worker_request::WorkerRequest;
-use super::{AttemptResult, Dialect};
+use super::{AttemptResult, Dialect, ServerConnection};
 
 impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
     /// The app's time stands still while it waits for its client.
@@ -55,8 +55,8 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
     }
 
     /// The process that works on it, of a server that keeps its own.
-    fn child(&mut self) -> Option<Arc<Child>> {
-        Some(Arc::clone(self.lease.as_mut()?.codec().child_guard()?.child()))
+    fn child(&self) -> Option<Arc<Child>> {
+        Some(Arc::clone(self.lease.as_ref()?.child_guard()?.child()))
     }
 
     pub(super) fn time_is_over(&mut self) -> AttemptResult {

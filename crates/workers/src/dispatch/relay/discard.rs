@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{Lease, ResponsePart, SpoolError};
-use keepwarm_serve::UNSENT_ENOUGH;
+use keepwarm_net::{ResponsePart, SpoolError};
+use keepwarm_serve::{ServerExchange, UNSENT_ENOUGH};
 use keepwarm_telemetry::app_output::{self, RecordAssembler};
 use tracing::Level;
 
@@ -16,13 +16,13 @@ use super::super::conversation::body::BodySource;
 use super::behind;
 use super::server::SlotGuard;
 use super::worker_request::BLOCK;
-use super::{Dialect, none};
+use super::{Dialect, ServerConnection, none};
 use crate::supervisor::WorkerKey;
 
 /// Gives the server the rest of the request, if that is here, and takes its response to the end, for at most `limit`, as a task of this thread. What comes is
 /// dropped; what is for the log is not.
 pub(super) fn run_out<C: Dialect>(
-    lease: Lease<C>,
+    lease: C::Connection,
     slot: SlotGuard,
     source: BodySource,
     (limit, summary): (Duration, RequestSummary),
@@ -31,14 +31,14 @@ pub(super) fn run_out<C: Dialect>(
         // The rest will never come: the server learns it by the end of the connection.
         return;
     }
-    let mut discard = ResponseDiscard { lease, source, block: Vec::new() };
+    let mut discard = ResponseDiscard::<C> { lease, source, block: Vec::new() };
     drop(keepwarm_net::spawn_local(async move {
         let ended = tokio::time::timeout(limit, poll_fn(|cx| discard.poll(cx))).await;
-        tell(&slot.link.key, &discard.lease.codec().take_words());
+        tell(&slot.link.key, &discard.lease.take_words());
         match ended {
-            Ok(()) => behind::finish(discard.lease, slot, (limit, &summary)),
+            Ok(()) => behind::finish::<C>(discard.lease, slot, (limit, &summary)),
             Err(_) => {
-                let child = discard.lease.codec().child_guard().map(|line| Arc::clone(line.child()));
+                let child = discard.lease.child_guard().map(|line| Arc::clone(line.child()));
                 slot.link.suspect(&summary, child.as_ref());
             }
         }
@@ -62,7 +62,7 @@ pub(super) fn tell(worker: &WorkerKey, words: &[u8]) {
 
 /// A response that is read to its end and discarded.
 struct ResponseDiscard<C: Dialect> {
-    lease: Lease<C>,
+    lease: C::Connection,
     source: BodySource,
     block: Vec<u8>,
 }

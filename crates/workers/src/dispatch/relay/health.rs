@@ -6,12 +6,16 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions};
-use keepwarm_net::{Client, ConnectionNeed, Endpoint, Http1, Io, RequestLine, ResponsePart};
+use keepwarm_net::{
+    CallHead, Calls, Client, ClientError, ConnectionNeed, Endpoint, Http1, Io, Lease, PoolSettings,
+    Protocol as Version, RequestLine, ResponsePart, Scheme,
+};
+use keepwarm_serve::ServerExchange;
 use keepwarm_telemetry::panics::catch_future;
 use tokio::time::{Instant, timeout};
 
@@ -54,7 +58,7 @@ async fn attend(link: Arc<Link>) {
         Endpoint::Unix(_) => format!("a server at {endpoint}"),
     };
     let kind = match policy.protocol {
-        Protocol::Http => "http",
+        Protocol::Http(_) => "http",
         Protocol::FastCgi(_) => "fastcgi",
     };
     let slots = policy.concurrency.max(1);
@@ -144,11 +148,15 @@ async fn watch(link: &Arc<Link>, app: &App, process: &ServerProcess, endpoint: &
         process.owes_response.store(true, Ordering::Relaxed);
         let asked = match policy.protocol {
             // Without a health path the check would request a page, which may be slow or fail: that needs a reason.
-            Protocol::Http if suspected.is_none() && policy.health.is_none() => {
+            Protocol::Http(_) if suspected.is_none() && policy.health.is_none() => {
                 let connected = timeout(PATIENCE, connect(endpoint)).await;
                 connected.unwrap_or_else(|_| Err(Some(SILENT.to_owned()))).map(drop)
             }
-            Protocol::Http => ask(endpoint, &policy).await,
+            // The version is its own: a reload may have changed that of the app.
+            Protocol::Http(version) => {
+                let version = process.server().map_or(version, Server::http_version);
+                ask(endpoint, &ServerPolicy { protocol: Protocol::Http(version), ..policy }).await
+            }
             // It accepts no other connection while one is open.
             Protocol::FastCgi(_) => ask_kept(app, endpoint).await,
         };
@@ -233,11 +241,15 @@ const SILENT: &str = "it does not respond in time";
 
 /// One check. The error is a phrase; `None` when nothing listens.
 async fn ask(endpoint: &Endpoint, policy: &ServerPolicy) -> Result<(), Option<String>> {
+    let health = policy.health.as_deref();
     let response = async {
+        if let Protocol::Http(Version::Http2) = policy.protocol {
+            return ask_http2(endpoint, health).await;
+        }
         let io = connect(endpoint).await?;
         match &policy.protocol {
             Protocol::FastCgi(_) => fastcgi::ask(&mut Client::new(io)).await.map_err(Some),
-            Protocol::Http => ask_http(Client::new(io), policy.health.as_deref()).await.map_err(Some),
+            Protocol::Http(_) => ask_http(Client::new(io), health).await.map_err(Some),
         }
     };
     timeout(PATIENCE, response).await.unwrap_or_else(|_| Err(Some(SILENT.to_owned())))
@@ -250,26 +262,61 @@ async fn connect(endpoint: &Endpoint) -> Result<Io, Option<String>> {
     endpoint.connect().await.map_err(|error| (!absent(&error)).then(|| error.to_string()))
 }
 
+/// The name that checks give themselves.
+const USER_AGENT: (&[u8], &[u8]) =
+    (b"User-Agent", concat!("keepwarm/", env!("CARGO_PKG_VERSION"), " (health)").as_bytes());
+
+async fn ask_http2(endpoint: &Endpoint, health: Option<&str>) -> Result<(), Option<String>> {
+    // A connection of its own, which ends with this.
+    let calls = Calls::new(PoolSettings::default(), Version::Http2);
+    let call = calls.acquire(endpoint, ConnectionNeed::New).await;
+    let mut call = call.map_err(|error| (!error.is_refused()).then(|| error.to_string()))?;
+    call.begin(CallHead {
+        method: &Method::GET,
+        scheme: Scheme::Http,
+        authority: b"localhost",
+        target: health.unwrap_or("/").as_bytes(),
+        fields: std::iter::once(USER_AGENT),
+        framing: RequestBody::None,
+        expect: false,
+        te_trailers: false,
+        upgrade: None,
+        websocket_accept: None,
+    });
+    call.end(&Fields::new());
+    match poll_fn(|cx| poll_status(&mut call, cx)).await {
+        // A gRPC server resets requests that are not calls: that is a response, too.
+        Err(error) if health.is_none() && error.is_reset() => Ok(()),
+        status => judge(status, health).map_err(Some),
+    }
+}
+
 async fn ask_http(mut client: Client<Http1>, health: Option<&str>) -> Result<(), String> {
     let target = health.unwrap_or("/").as_bytes();
     let line = RequestLine { method: &Method::GET, target, authority: b"localhost" };
-    let fields: [(&[u8], &[u8]); 1] =
-        [(b"User-Agent", concat!("keepwarm/", env!("CARGO_PKG_VERSION"), " (health)").as_bytes())];
+    let fields = [USER_AGENT];
     let options = RequestOptions::default();
     client.begin(|codec, out| codec.encode_head(out, line, fields.into_iter(), RequestBody::None, options));
     client.end(&Fields::new());
-    let status = poll_fn(|cx| {
-        let _ = client.poll_flush(cx);
-        loop {
-            match std::task::ready!(client.poll_response(cx)) {
-                Ok(ResponsePart::Head(head)) => return Poll::Ready(Ok(head.status.as_u16())),
-                Ok(ResponsePart::End) => return Poll::Ready(Err("its response has no head".to_owned())),
-                Ok(_) => {}
-                Err(error) => return Poll::Ready(Err(error.to_string())),
-            }
+    let mut lease = Lease::alone(client);
+    judge(poll_fn(|cx| poll_status(&mut lease, cx)).await, health)
+}
+
+/// The status of the response.
+fn poll_status(server: &mut impl ServerExchange, cx: &mut Context<'_>) -> Poll<Result<u16, ClientError>> {
+    let _ = server.poll_flush(cx);
+    loop {
+        match std::task::ready!(server.poll_response(cx)) {
+            Ok(ResponsePart::Head(head)) => return Poll::Ready(Ok(head.status.as_u16())),
+            Ok(ResponsePart::End) => return Poll::Ready(Err(ClientError::NoResponse(None))),
+            Ok(_) => {}
+            Err(error) => return Poll::Ready(Err(error)),
         }
-    });
-    match (status.await?, health) {
+    }
+}
+
+fn judge(status: Result<u16, ClientError>, health: Option<&str>) -> Result<(), String> {
+    match (status.map_err(|error| error.to_string())?, health) {
         (_, None) | (200..400, Some(_)) => Ok(()),
         (status, Some(path)) => Err(format!("it responds to {path} with {status}")),
     }

@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use keepwarm_net::{Client, ClientError, Http1, Io, Lease, Socket};
+use keepwarm_net::{Call as HttpCall, Client, ClientError, Io, Lease, Socket};
 use keepwarm_serve::{Exchange, poll_pump};
 
 use super::super::app::App;
@@ -12,6 +12,7 @@ use super::super::call::Call;
 use super::super::conversation::body::BodySource;
 use super::super::link::Link;
 use super::super::refusals;
+use super::http::Http;
 use super::worker_request::WorkerRequest;
 use super::{Dialect, Relay};
 
@@ -23,11 +24,12 @@ pub(in crate::dispatch) async fn hold_hijacked(
     socket: Socket,
 ) {
     let _guard = call.last_given().map(|(link, stream)| HijackGuard { link, stream });
-    let mut relay = Relay::<Http1>::new(app, exchange, ());
+    let mut relay = Relay::<Http>::new(app, exchange, ());
     relay.call = call;
     // Its body, if it had one, went to the worker.
     relay.source = BodySource::Frame(Vec::new());
-    let mut worker_request = WorkerRequest::hijacked(&mut relay, Lease::alone(Client::new(Io::new(socket))));
+    let connection = HttpCall::Http1(Lease::alone(Client::new(Io::new(socket))));
+    let mut worker_request = WorkerRequest::hijacked(&mut relay, connection);
     worker_request.begin();
     poll_fn(|cx| poll_pump(&mut worker_request, cx)).await;
 }

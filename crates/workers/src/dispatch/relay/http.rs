@@ -1,16 +1,20 @@
-//! HTTP/1.1 to a worker: the request as it is sent.
+//! HTTP to a worker: the request as it is sent.
 
 use std::sync::Arc;
 
-use keepwarm_http1::{HopByHop, RequestOptions};
-use keepwarm_net::{Http1, Pool, RequestLine};
+use keepwarm_http1::HopByHop;
+use keepwarm_net::{AcquireError, Call, CallHead, ConnectionNeed, Scheme};
 use keepwarm_serve::{
     Exchange, FieldNames, MAX_FORWARDS, Request, forwards_left, max_forwards, request_target,
-    respond_as_final_recipient,
+    respond_as_final_recipient, switch_target,
 };
 
 use super::super::app::App;
-use super::{Dialect, HeadContext, hold};
+use super::server::Server;
+use super::{Dialect, HeadContext, Relay, hold};
+
+/// HTTP, of the version that the worker serves.
+pub(super) enum Http {}
 
 /// Serves one request, unless it goes no further than here.
 pub(in crate::dispatch) async fn hold_http(app: &Arc<App>, exchange: &mut Exchange<'_>) {
@@ -18,19 +22,28 @@ pub(in crate::dispatch) async fn hold_http(app: &Arc<App>, exchange: &mut Exchan
         exchange.request_mut().notes.target = Some(Arc::clone(&app.name));
         return respond_as_final_recipient(exchange);
     }
-    hold::<Http1>(app, exchange, ()).await;
+    hold::<Http>(app, exchange, ()).await;
 }
 
-impl Dialect for Http1 {
+impl Dialect for Http {
     const BLOCKING: bool = false;
     const CLOSES_NEVER: bool = false;
     type Destination = ();
+    type Connection = Call;
 
-    fn pool(app: &App) -> &Arc<Pool<Self>> {
-        &app.servers.http
+    async fn connect(
+        relay: &Relay<'_, '_, Self>,
+        server: &Server,
+        need: ConnectionNeed,
+    ) -> Result<Call, AcquireError> {
+        let calls = relay.app.servers.http(server.http_version());
+        match relay.exchange.request().head.upgrade {
+            true => calls.acquire_to_switch(&server.endpoint, need, switch_target(relay.exchange)).await,
+            false => calls.acquire(&server.endpoint, need).await,
+        }
     }
 
-    fn encode_request(&mut self, out: &mut Vec<u8>, request: &Request, context: &HeadContext<'_>, _aim: &()) {
+    fn begin(call: &mut Call, request: &Request, context: &HeadContext<'_>, _destination: &()) {
         let head = &request.head;
         let target = request_target(request);
         let authority = match head.authority() {
@@ -50,17 +63,21 @@ impl Dialect for Http1 {
         };
         let theirs = head.fields.iter().filter(move |(name, _)| !dropped(name));
         let prefix = request.path().get(..request.mount()).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
-        let options = RequestOptions {
-            keep_alive: true,
-            expect_continue: context.expects,
-            te_trailers: head.fields.has_token("te", "trailers"),
-            upgrade: context.upgrade,
-        };
-        let line = RequestLine { method: &head.method, target: &target, authority };
         let forwards = forwards.as_ref().map(|left| (MAX_FORWARDS, left.as_bytes()));
         let via = request.passing().via.then(|| request.via());
         let fields = theirs.chain(request.extra_fields.iter()).chain(prefix).chain(forwards).chain(via);
-        self.encode_head(out, line, fields, context.framing, options);
+        call.begin(CallHead {
+            method: &head.method,
+            scheme: Scheme::Http,
+            authority,
+            target: &target,
+            fields,
+            framing: context.framing,
+            expect: context.expects,
+            te_trailers: head.fields.has_token("te", "trailers"),
+            upgrade: context.upgrade,
+            websocket_accept: context.websocket_accept,
+        });
     }
 }
 

@@ -17,6 +17,7 @@ mod attempt;
 mod behind;
 mod child;
 mod clock;
+mod connection;
 mod dialect;
 mod discard;
 mod external;
@@ -35,7 +36,10 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{Client, ClientError, ConnectionNeed, Endpoint, Http1, Pool, PoolSettings, ResponsePart};
+use keepwarm_net::{
+    Calls, Client, ClientError, Codec, ConnectionNeed, Endpoint, Pool, PoolSettings, Protocol as Version,
+    ResponsePart,
+};
 use keepwarm_policy::ExpectSupport;
 use keepwarm_serve::{
     BodyError, Exchange, RequestTimes, ResponseBuffer, is_read_first, read_first, respond_with_body_error,
@@ -52,6 +56,7 @@ use super::quarantine::QuarantineProbe;
 use super::refusals::respond_quarantined;
 pub(super) use child::ChildGuard;
 pub use child::ChildPolicy;
+pub(in crate::dispatch) use connection::ServerConnection;
 pub(super) use dialect::{Dialect, HeadContext};
 pub(super) use external::ExternalServer;
 pub use external::ExternalServerStatus;
@@ -79,16 +84,28 @@ pub struct ServerPolicy {
 /// A protocol that workers may serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1.1.
-    Http,
+    /// HTTP, of this version.
+    Http(Version),
     /// FastCGI, for the scripts of this site.
     FastCgi(Arc<ScriptRoot>),
+}
+
+impl Protocol {
+    /// Which version of HTTP it is.
+    fn http_version(&self) -> Version {
+        match self {
+            Self::Http(version) => *version,
+            Self::FastCgi(_) => Version::Http1,
+        }
+    }
 }
 
 /// The connections to an app's servers, and what is known of all of those.
 #[derive(Debug)]
 pub(super) struct Servers {
-    pub(super) http: Arc<Pool<Http1>>,
+    http1: Arc<Calls>,
+    /// A reload may change the version: until the old workers have drained, there are both.
+    http2: Arc<Calls>,
     pub(super) fastcgi: Arc<Pool<FastCgi>>,
     expectation: Mutex<ExpectSupport>,
     /// It was logged that responses had to be normalized.
@@ -97,9 +114,11 @@ pub(super) struct Servers {
 
 impl Default for Servers {
     fn default() -> Self {
+        let settings = PoolSettings { idle: IDLE, ..PoolSettings::default() };
         Self {
-            http: Pool::new(PoolSettings { idle: IDLE, ..PoolSettings::default() }),
-            fastcgi: Pool::new(PoolSettings { idle: IDLE, ..PoolSettings::default() }),
+            http1: Calls::new(settings, Version::Http1),
+            http2: Calls::new(settings, Version::Http2),
+            fastcgi: Pool::new(settings),
             expectation: Mutex::default(),
             told_mended: AtomicBool::new(false),
         }
@@ -126,13 +145,26 @@ impl Servers {
                     ..settings
                 });
             }
-            Protocol::Http => self.http.set_settings(PoolSettings { idle: max.min(IDLE), ..settings }),
+            Protocol::Http(_) => {
+                let settings = PoolSettings { idle: max.min(IDLE), ..settings };
+                self.http1.set_settings(settings);
+                self.http2.set_settings(settings);
+            }
+        }
+    }
+
+    /// The connections that speak this version of HTTP.
+    fn http(&self, version: Version) -> &Arc<Calls> {
+        match version {
+            Version::Http2 => &self.http2,
+            Version::Auto | Version::Http1 => &self.http1,
         }
     }
 
     /// Closes what is kept to a server.
     fn forget(&self, endpoint: &Endpoint) {
-        self.http.forget(endpoint);
+        self.http1.forget(endpoint);
+        self.http2.forget(endpoint);
         self.fastcgi.forget(endpoint);
     }
 
@@ -177,7 +209,7 @@ enum AttemptResult {
 }
 
 /// One request, through all tries.
-struct Relay<'a, 'c, C: Dialect> {
+pub(super) struct Relay<'a, 'c, C: Dialect> {
     app: &'a Arc<App>,
     exchange: &'a mut Exchange<'c>,
     call: Arc<Call>,
@@ -286,6 +318,23 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         Ok(())
     }
 
+    /// A part of the body has been sent. `keeps`: it is kept for another try, as long as all of it fits a block.
+    fn keep_sent(&mut self, block: &[u8], keeps: bool, done: bool) {
+        let keeps = keeps && !self.body_used && self.begun.len() + block.len() <= BLOCK;
+        if keeps {
+            self.begun.extend_from_slice(block);
+        } else {
+            self.body_used = true;
+            self.begun = Vec::new();
+        }
+        if done {
+            self.source = match keeps && self.exchange.trailers().is_empty() {
+                true => BodySource::Frame(std::mem::take(&mut self.begun)),
+                false => BodySource::Sent,
+            };
+        }
+    }
+
     fn framing(&self) -> RequestBody {
         match &self.source {
             BodySource::Frame(bytes) if bytes.is_empty() => RequestBody::None,
@@ -334,7 +383,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 }
 
 /// Reads what a server says, of which nothing is wanted, to its end.
-pub(super) async fn reach_end<C: Dialect>(client: &mut Client<C>) -> Result<(), ClientError> {
+pub(super) async fn reach_end<C: Codec>(client: &mut Client<C>) -> Result<(), ClientError> {
     poll_fn(|cx| {
         let _ = client.poll_flush(cx);
         while !matches!(ready!(client.poll_response(cx))?, ResponsePart::End) {}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
-use keepwarm_net::{Endpoint, WaitKind, thread_index};
+use keepwarm_net::{Endpoint, Protocol as Version, WaitKind, thread_index};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -37,6 +37,7 @@ pub(in crate::dispatch) struct Server {
 /// What a server is beyond its protocol: of [`ServerPolicy`], for as long as it lives.
 #[derive(Debug, Clone, Copy)]
 struct PolicyAtStart {
+    http: Version,
     children: Option<ChildPolicy>,
     works_behind: bool,
 }
@@ -44,7 +45,13 @@ struct PolicyAtStart {
 impl Server {
     pub(super) fn new(endpoint: Endpoint, policy: &ServerPolicy) -> Self {
         let ServerPolicy { children, works_behind, .. } = *policy;
-        Self { endpoint, policy: PolicyAtStart { children, works_behind }, children: Mutex::default() }
+        let http = policy.protocol.http_version();
+        Self { endpoint, policy: PolicyAtStart { http, children, works_behind }, children: Mutex::default() }
+    }
+
+    /// Which version of HTTP it speaks, if that is its protocol.
+    pub(super) fn http_version(&self) -> Version {
+        self.policy.http
     }
 
     /// How its processes are treated, if it keeps some of its own.

@@ -19,7 +19,7 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
             }
         }
         let Some(lease) = &mut self.lease else { return Poll::Ready(AttemptResult::Over) };
-        Poll::Ready(match std::task::ready!(self.side.poll_tunnel(cx, self.relay.exchange, &mut **lease)) {
+        Poll::Ready(match std::task::ready!(self.side.poll_tunnel(cx, self.relay.exchange, lease)) {
             TunnelEnd::ClientLost(gone) => self.client_gone(gone),
             TunnelEnd::Over | TunnelEnd::Idle => AttemptResult::Over,
         })

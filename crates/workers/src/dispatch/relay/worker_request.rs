@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use keepwarm_http1::ResponseHead;
-use keepwarm_net::{ClientError, Lease, WaitKind};
+use keepwarm_net::{ClientError, WaitKind};
 use keepwarm_serve::{
     Backend, BodyError, BodyProgress, BufferedBody, ClientEnd, ClientLoss, Exchange, PartResult,
-    ResponseBuffer, ServerPart, ServerSide, UNSENT_ENOUGH, offered_protocols, pass_informational,
-    respond_with_body_error,
+    ResponseBuffer, ServerExchange, ServerPart, ServerSide, UNSENT_ENOUGH, offered_protocols,
+    pass_informational, respond_with_body_error, websocket_accept,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::stalls::Stall;
@@ -20,7 +20,7 @@ use super::super::conversation::body::BodySource;
 use super::super::refusals;
 use super::child::blame_if_dead;
 use super::server::SlotGuard;
-use super::{AttemptResult, Dialect, HeadContext, Relay, none};
+use super::{AttemptResult, Dialect, HeadContext, Relay, ServerConnection, none};
 use super::{behind, discard};
 
 /// Moved at a time.
@@ -30,7 +30,7 @@ pub(super) struct WorkerRequest<'t, 'a, 'c, C: Dialect> {
     pub(super) relay: &'t mut Relay<'a, 'c, C>,
     /// None once the server has done its part, and for an application that responds by itself.
     pub(super) slot: Option<SlotGuard>,
-    pub(super) lease: Option<Lease<C>>,
+    pub(super) lease: Option<C::Connection>,
     pub(super) side: ServerSide,
     /// The server has said all of its response.
     pub(super) complete: bool,
@@ -40,12 +40,12 @@ pub(super) struct WorkerRequest<'t, 'a, 'c, C: Dialect> {
 }
 
 impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
-    pub(super) fn new(relay: &'t mut Relay<'a, 'c, C>, slot: SlotGuard, lease: Lease<C>) -> Self {
+    pub(super) fn new(relay: &'t mut Relay<'a, 'c, C>, slot: SlotGuard, lease: C::Connection) -> Self {
         Self { slot: Some(slot), ..Self::hijacked(relay, lease) }
     }
 
     /// With an application that responds by itself, and takes no place.
-    pub(super) fn hijacked(relay: &'t mut Relay<'a, 'c, C>, lease: Lease<C>) -> Self {
+    pub(super) fn hijacked(relay: &'t mut Relay<'a, 'c, C>, lease: C::Connection) -> Self {
         Self {
             relay,
             slot: None,
@@ -70,13 +70,15 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             relay.exchange.request_mut().notes.stalls.insert(Stall::ExpectationIgnored);
         }
         let upgrade = offered_protocols(relay.exchange);
+        let websocket_accept = websocket_accept(relay.exchange);
         let context = HeadContext {
             framing: relay.framing(),
             expects,
             upgrade: (!upgrade.is_empty()).then_some(upgrade.as_slice()),
+            websocket_accept: websocket_accept.as_deref(),
         };
         let request = relay.exchange.request();
-        lease.begin(|codec, out| codec.encode_request(out, request, &context, &relay.destination));
+        C::begin(lease, request, &context, &relay.destination);
         match &relay.source {
             BodySource::Frame(body) => {
                 lease.send(body);
@@ -114,7 +116,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         }
         // A body that is still to come would be that other request's. Then it is the client that is sent there.
         if relay.exchange.body_done()
-            && let Some(local) = lease.codec().local_redirect()
+            && let Some(local) = lease.local_redirect()
         {
             relay.exchange.request_mut().notes.redirected = Some(local);
             return self.hand_over();
@@ -161,7 +163,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         self.tell_words();
         if let (Some(lease), Some(slot)) = (self.lease.take(), self.slot.take()) {
             self.relay.call.abandon();
-            behind::finish(lease, slot, (self.relay.request_timeout(), &self.relay.call.summary));
+            behind::finish::<C>(lease, slot, (self.relay.request_timeout(), &self.relay.call.summary));
         }
         self.relay.ended = Some(Instant::now());
         self.relay.exchange.deadlines().set(WaitKind::Slow, None);
@@ -184,7 +186,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
     /// What the server said beside its response is the app's log.
     fn tell_words(&mut self) {
         if let (Some(lease), Some(slot)) = (&mut self.lease, &self.slot) {
-            discard::tell(&slot.link.key, &lease.codec().take_words());
+            discard::tell(&slot.link.key, &lease.take_words());
         }
     }
 
@@ -195,7 +197,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             self.relay.call.abandon();
             let source = std::mem::replace(&mut self.relay.source, BodySource::Sent);
             let summary = self.relay.call.summary.clone();
-            discard::run_out(lease, slot, source, (self.relay.request_timeout(), summary));
+            discard::run_out::<C>(lease, slot, source, (self.relay.request_timeout(), summary));
         }
     }
 
@@ -223,21 +225,20 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
             return Ok(false);
         };
         let done = progress? == BodyProgress::Done;
-        relay.body_used = true;
         lease.send(&self.block);
         if done {
-            relay.source = BodySource::Sent;
             match from_client {
                 true => lease.end(relay.exchange.trailers()),
                 false => lease.end(&none()),
             }
         }
+        relay.keep_sent(&self.block, from_client && lease.may_be_declined(), done);
         Ok(true)
     }
 
     fn failed(&mut self, error: &ClientError) -> AttemptResult {
         self.tell_words();
-        let Some(mut lease) = self.lease.take() else { return AttemptResult::Over };
+        let Some(lease) = self.lease.take() else { return AttemptResult::Over };
         let Some(slot) = self.slot.take() else {
             self.relay.hijacker_failed(error);
             return AttemptResult::Over;
@@ -245,14 +246,17 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         if let Some(server) = slot.link.kind.process() {
             server.note_lost(self.relay.call.summary.clone());
         }
-        let child = lease.codec().child_guard().map(|line| Arc::clone(line.child()));
+        let child = lease.child_guard().map(|line| Arc::clone(line.child()));
         if let Some(child) = &child {
             blame_if_dead(Arc::clone(child), Arc::clone(self.relay.app), self.relay.call.summary.clone());
         }
-        let state = (lease.has_sent(), lease.idle().is_some());
-        if let ClientError::NoResponse(_) = error
-            && let Some(why) = self.relay.may_be_given_again(&slot.link, state, child.as_deref())
-        {
+        let state = (lease.has_sent(), lease.was_kept());
+        let again = match error {
+            ClientError::NoResponse(_) => self.relay.may_be_given_again(&slot.link, state, child.as_deref()),
+            ClientError::NotProcessed(_) => self.relay.was_declined(&slot.link),
+            ClientError::Fault(_) => None,
+        };
+        if let Some(why) = again {
             return AttemptResult::Again(why);
         }
         self.relay.response_failed(error, &slot);
@@ -281,7 +285,7 @@ impl<'c, C: Dialect> Backend<'c> for WorkerRequest<'_, '_, 'c, C> {
     fn poll_part(&mut self, cx: &mut Context<'_>) -> PartResult<AttemptResult> {
         let Some(lease) = &mut self.lease else { return PartResult::Waiting };
         let relay = &mut *self.relay;
-        match self.side.poll_part(cx, &mut **lease, relay.exchange, &mut relay.response) {
+        match self.side.poll_part(cx, lease, relay.exchange, &mut relay.response) {
             ServerPart::Waiting => return PartResult::Waiting,
             ServerPart::Failed(error) => return PartResult::End(self.failed(&error)),
             // Neither is progress, however often it comes.
