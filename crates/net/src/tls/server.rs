@@ -145,6 +145,8 @@ impl ServerTlsState {
         let set = CertificateSet::new(&certificates, settings.unknown_names);
         let mut config = builder.with_cert_resolver(Arc::new(set));
         config.alpn_protocols.clone_from(&settings.alpn);
+        // All ciphers are strong. Scanners report a server without an order of its own all the same.
+        config.ignore_client_order = true;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Arc::new(Tickets::new(keys, settings.client_auth.as_ref()));
         Ok(Arc::new(Self { config: Arc::new(config), certificates, settings: settings.clone() }))
