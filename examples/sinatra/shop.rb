@@ -12,6 +12,9 @@ class Shop < Sinatra::Base
     rack.multithread
   ].freeze
 
+  READERS = []
+  READERS_LOCK = Mutex.new
+
   disable :show_exceptions
 
   helpers do
@@ -73,6 +76,40 @@ class Shop < Sinatra::Base
         out << "line #{number}\n"
       end
     end
+  end
+
+  # Server-sent events on request: each posted body arrives at every open stream, until one is `end`.
+  get "/news" do
+    content_type "text/event-stream"
+    cache_control :no_cache
+    reader = Queue.new
+    READERS_LOCK.synchronize { READERS << reader }
+    stream do |out|
+      piece = "welcome"
+      until piece == "end"
+        out << "data: #{piece}\n\n"
+        piece = reader.pop
+      end
+    ensure
+      READERS_LOCK.synchronize { READERS.delete(reader) }
+    end
+  end
+
+  post "/news" do
+    piece = request.body.read
+    READERS_LOCK.synchronize { READERS.each { |reader| reader << piece } }
+    204
+  end
+
+  get "/gallery" do
+    pictures = Array.new(Integer(params.fetch("count", 20))) { |number| %(<img src="/pictures/#{number}.svg" alt="">) }
+    "<!doctype html><title>Gallery</title><h1>Gallery</h1>#{pictures.join}\n"
+  end
+
+  get "/pictures/:number.svg" do
+    content_type :svg
+    hue = Integer(params["number"]) * 7 % 360
+    %(<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"><rect width="8" height="8" fill="hsl(#{hue} 80% 50%)"/></svg>)
   end
 
   get "/cookies" do

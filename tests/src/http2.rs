@@ -4,6 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+
 /// Every read is bounded.
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -284,6 +286,13 @@ impl Http2 {
                 return (status, body);
             }
         }
+    }
+
+    /// Waits until the server has reset the connection, without reading a byte.
+    pub fn is_reset(&self, bound: Duration) -> bool {
+        let mut fds = [PollFd::new(&self.stream, PollFlags::empty())];
+        let bound = rustix::event::Timespec::try_from(bound).expect("a short time");
+        poll(&mut fds, Some(&bound)).expect("poll") > 0
     }
 
     /// Reads to the end of the connection, and sends nothing more; returns the code of the last GOAWAY.

@@ -288,6 +288,8 @@ fn a_client_that_reads_nothing_is_cut() {
     }
     let name = "keepwarm_http2_connections_ended_total{listener=\"main\",reason=\"http2_write_timeout\"}";
     admin::wait_for_metric(&target, name, 1.0);
+    // Or the system would keep for it what it does not take.
+    assert!(client.is_reset(LONG), "the connection was closed, and not reset");
 }
 
 #[test]

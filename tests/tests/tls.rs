@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -120,6 +120,27 @@ fn an_app_is_served_over_tls_1_2_and_1_3() {
     assert!(s_client(&server, &["-alpn", "http/1.1"]).contains("ALPN protocol: http/1.1"));
     // RFC 8996: nothing below 1.2.
     assert!(s_client(&server, &["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"]).contains("SSL alert"));
+}
+
+/// RFC 5746 §4.5: the alert comes at once, and not with the next response.
+#[test]
+fn renegotiation_is_refused_at_once() {
+    let server = start(FIXED, &pair("shop"), &[("shop", &Authority::default().identity(&["shop.example"]))]);
+    let mut client = Command::new("timeout")
+        .args(["60", "openssl", "s_client", "-tls1_2", "-connect", &server.address().to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("openssl");
+    let mut commands = client.stdin.take().expect("piped");
+    commands.write_all(b"R\n").expect("taken");
+    // It ends by itself once it is refused: its standard input stays open until then.
+    let mut said = String::new();
+    client.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+    client.wait().expect("it ends");
+    drop(commands);
+    assert!(said.contains("no renegotiation"), "{said}");
 }
 
 #[test]

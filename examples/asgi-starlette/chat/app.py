@@ -13,6 +13,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
 
 from chat.counting import count
+from chat.news import news, publish
 
 
 def create_app():
@@ -27,6 +28,10 @@ def create_app():
             Route("/upload", upload, methods=post),
             Route("/stream", stream),
             Route("/events", events),
+            Route("/news", news),
+            Route("/news", publish, methods=["POST"]),
+            Route("/gallery", gallery),
+            Route("/pictures/{number:int}.svg", picture),
             Route("/cookies", cookies),
             Route("/error", error),
             Route("/error-late", error_late),
@@ -119,6 +124,20 @@ async def events(request):
             yield f"id: {number}\ndata: tick {number}\n\n"
 
     return StreamingResponse(lines(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
+
+
+async def gallery(request):
+    """A page with `?count=N` small pictures, each a request of its own."""
+    count = int(request.query_params.get("count", 20))
+    pictures = "".join(f'<img src="/pictures/{number}.svg" alt="">' for number in range(count))
+    return HTMLResponse(f"<!doctype html><title>Gallery</title><h1>Gallery</h1>{pictures}\n")
+
+
+async def picture(request):
+    """A small picture."""
+    hue = request.path_params["number"] * 7 % 360
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"><rect width="8" height="8" fill="hsl({hue} 80% 50%)"/></svg>'
+    return Response(svg, media_type="image/svg+xml")
 
 
 async def cookies(request):

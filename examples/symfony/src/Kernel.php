@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace App;
 
+use App\Controller\NewsController;
 use App\Controller\ShopController;
 use Symfony\Bundle\FrameworkBundle\FrameworkBundle;
 use Symfony\Bundle\FrameworkBundle\Kernel\MicroKernelTrait;
@@ -43,6 +44,7 @@ final class Kernel extends BaseKernel
             'session' => ['storage_factory_id' => 'session.storage.factory.native', 'handler_id' => null],
         ]);
         $container->services()->set(ShopController::class)->public();
+        $container->services()->set(NewsController::class)->public();
     }
 
     protected function configureRoutes(RoutingConfigurator $routes): void
@@ -51,8 +53,11 @@ final class Kernel extends BaseKernel
             'home' => '/', 'products' => '/products', 'order' => '/order', 'upload' => '/upload', 'stream' => '/stream', 'cookies' => '/cookies',
             'basket' => '/basket', 'error' => '/error', 'errorLate' => '/error-late', 'leave' => '/exit', 'fatal' => '/fatal', 'big' => '/big',
             'file' => '/file', 'early' => '/early', 'whoami' => '/whoami', 'pong' => '/pong', 'moved' => '/moved',
+            'gallery' => '/gallery', 'picture' => '/pictures/{number}.svg',
         ] as $name => $path) {
             $routes->add($name, $path)->controller([ShopController::class, $name]);
         }
+        $routes->add('news', '/news')->controller([NewsController::class, 'read'])->methods(['GET']);
+        $routes->add('publish', '/news')->controller([NewsController::class, 'publish'])->methods(['POST']);
     }
 }

@@ -45,6 +45,11 @@ pub trait FrameObserver {
 
     /// The socket took bytes; 0: they have to wait.
     fn handle_written(&self, _count: usize) {}
+
+    /// Whether the peer has taken nothing for too long: the connection ends with a reset, or the system would keep what the peer does not take.
+    fn gives_up(&self) -> bool {
+        false
+    }
 }
 
 /// What carries an HTTP/2 connection.
@@ -126,6 +131,10 @@ impl<W: FrameObserver> FrameTransport<W> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.watch.handle_written(0);
+                    if self.watch.gives_up() {
+                        self.transport.reset_on_close();
+                        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                    }
                     ready!(self.transport.poll_writable(cx))?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

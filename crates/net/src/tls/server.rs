@@ -155,6 +155,8 @@ impl ServerTlsState {
         if settings.challenges.is_some() {
             config.alpn_protocols.push(CHALLENGE_PROTOCOL.to_vec());
         }
+        // All ciphers are strong. Scanners report a server without an order of its own all the same.
+        config.ignore_client_order = true;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Arc::new(Tickets::new(keys, settings.client_auth.as_ref()));
         Ok(Arc::new(Self { config: Arc::new(config), certificates, settings: settings.clone() }))

@@ -142,6 +142,7 @@ impl Session {
         cx: &mut Context<'_>,
         into: Option<&mut Vec<u8>>,
     ) -> Poll<io::Result<()>> {
+        let had_output = !self.channel.outgoing.is_empty();
         ready!(SCRATCH.with_borrow_mut(|Scratch { incoming, .. }| {
             self.channel.prepare(incoming);
             match ready!(self.io.poll_read(cx, incoming))? {
@@ -150,8 +151,9 @@ impl Session {
             }
             Poll::Ready(Ok::<(), io::Error>(()))
         }))?;
-        if let Some(SessionEnd::Broken(_)) = self.channel.end() {
-            // The alert, for the server's log.
+        // The alert, for the peer's log. Without an end: a reply of the session itself (a refused renegotiation, a new key), which nothing else may follow.
+        let replies = !had_output && !self.channel.outgoing.is_empty();
+        if replies || matches!(self.channel.end(), Some(SessionEnd::Broken(_))) {
             let _ = self.write_outgoing();
         }
         Poll::Ready(Ok(()))

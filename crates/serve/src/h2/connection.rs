@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -199,6 +199,9 @@ impl ConnectionTask {
         let late = |since: Instant, limit| now().saturating_duration_since(since) >= limit;
         if self.watched.blocked_since().is_some_and(|since| late(since, limits.write_timeout)) {
             self.cells.count_http2_fault(Http2Fault::WriteTimeout);
+            self.watched.gives_up.store(true, Ordering::Relaxed);
+            // The transport learns it by its next attempt to write.
+            let _ = self.connection.poll_accept(cx);
             return TurnResult::Over;
         }
         // The limit for a whole head, from its first byte: as in HTTP/1. Until it is whole, no other frame can come.
@@ -295,6 +298,8 @@ struct ConnectionObserver {
     guard: Mutex<MisuseGuard>,
     misuse: OnceLock<Http2Fault>,
     told: Mutex<bool>,
+    /// The client has taken nothing for too long.
+    gives_up: AtomicBool,
     /// Since when the client has taken nothing.
     blocked: Mutex<Option<Instant>>,
     /// Since when it has been in the middle of a head, or of its preface.
@@ -317,6 +322,7 @@ impl ConnectionObserver {
             guard: Mutex::new(MisuseGuard::new(now())),
             misuse: OnceLock::new(),
             told: Mutex::new(false),
+            gives_up: AtomicBool::new(false),
             blocked: Mutex::new(None),
             in_head: Mutex::new(Some(now())),
             hints: Arc::default(),
@@ -420,6 +426,10 @@ impl FrameObserver for ConnectionObserver {
 
     fn handle_in_head(&self, in_head: bool) {
         *self.in_head.lock().unwrap_or_else(PoisonError::into_inner) = in_head.then(now);
+    }
+
+    fn gives_up(&self) -> bool {
+        self.gives_up.load(Ordering::Relaxed)
     }
 
     /// Stops reading from a client that misuses the connection.

@@ -61,6 +61,22 @@ final class ShopController
         }, 200, ['Content-Type' => 'text/plain']);
     }
 
+    /** A page with `?count=N` small pictures, each a request of its own. */
+    public function gallery(Request $request): Response
+    {
+        $pictures = '';
+        for ($number = 0; $number < $request->query->getInt('count', 20); $number++) {
+            $pictures .= sprintf('<img src="/pictures/%d.svg" alt="">', $number);
+        }
+        return new Response("<!doctype html><title>Gallery</title><h1>Gallery</h1>$pictures");
+    }
+
+    public function picture(int $number): Response
+    {
+        $svg = '<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"><rect width="8" height="8" fill="hsl(%d 80%% 50%%)"/></svg>';
+        return new Response(sprintf($svg, $number * 7 % 360), 200, ['Content-Type' => 'image/svg+xml']);
+    }
+
     public function cookies(Request $request): Response
     {
         $response = new JsonResponse($request->cookies->all());
