@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::list::{EmptyList, ListOf};
-use super::net::is_host_name;
+use super::net::{a_labels, is_host_name};
 use super::parsed_string::ParsedString;
 use super::value_error::ValueError;
 use crate::model::Secret;
@@ -37,8 +37,7 @@ fn certificate_name(text: &str) -> Result<String, ValueError> {
         )
         .help("list the names, or obtain the certificate by another program and set `cert` and `key`"));
     }
-    let ascii = idna::domain_to_ascii_strict(text.trim_end_matches('.'))
-        .map_err(|_| is(", which is not a domain name"))?;
+    let ascii = a_labels(text.trim_end_matches('.'))?;
     if !is_host_name(&ascii) || ascii.contains('_') {
         return Err(is(", which is not a domain name"));
     }

@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 
 use super::list::{EmptyList, ListOf};
+use super::net::a_labels;
 use super::parsed_string::ParsedString;
 use super::pattern::{Signed, regular_expression};
 use super::value_error::ValueError;
@@ -93,13 +94,13 @@ fn host(text: &str) -> Result<HostPattern, ValueError> {
         let help = format!("a route applies to every port of its listener: write \"{host}\"");
         return Err(ValueError::new(format!("is `{text}`: a host must not have a port")).help(help));
     }
-    if !lower.is_ascii() {
-        let help = "write the name in Punycode, as in DNS (\"xn--…\")";
-        return Err(ValueError::new(format!("is `{text}`, with characters that are not ASCII")).help(help));
-    }
     let (below, name) = match lower.strip_prefix("*.") {
         Some(name) => (true, name),
         None => (false, lower.as_str()),
+    };
+    let name = match name.is_ascii() {
+        true => name.to_owned(),
+        false => a_labels(name)?,
     };
     let label_holds = |label: &str| {
         !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
@@ -107,7 +108,7 @@ fn host(text: &str) -> Result<HostPattern, ValueError> {
     if !name.split('.').all(label_holds) {
         return Err(ValueError::new(format!("is `{text}`, which is not a host name")));
     }
-    Ok(if below { HostPattern::Suffix(format!(".{name}")) } else { HostPattern::Exact(name.to_owned()) })
+    Ok(if below { HostPattern::Suffix(format!(".{name}")) } else { HostPattern::Exact(name) })
 }
 
 fn path_pattern(text: &str) -> Result<Signed<PathPattern>, ValueError> {

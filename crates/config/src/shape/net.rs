@@ -176,6 +176,12 @@ pub(super) fn is_host_name(host: &str) -> bool {
     labels_hold && host.len() <= 253 && !host.bytes().all(|b| b.is_ascii_digit() || b == b'.')
 }
 
+/// A host name in Unicode as DNS and clients have it (UTS #46).
+pub(super) fn a_labels(name: &str) -> Result<String, ValueError> {
+    idna::domain_to_ascii_strict(name)
+        .map_err(|_| ValueError::new(format!("is `{name}`, which is not a domain name")))
+}
+
 /// An address or a block of addresses.
 pub(crate) struct AddressBlock;
 
