@@ -232,7 +232,11 @@ fn explain(bind: &Bind, section: &str, error: &io::Error, own: &OwnSockets<'_>) 
         io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
         _ => error.to_string(),
     };
-    format!("cannot listen on {bind} ({section}): {what}")
+    let help = match section.ends_with(":http") {
+        true => "; it redirects HTTP to `domains`: give a listener of yours port 80 (with redirect_to_https = 443), or stop what has it",
+        false => "",
+    };
+    format!("cannot listen on {bind} ({section}): {what}{help}")
 }
 
 fn in_use(bind: &Bind, own: &OwnSockets<'_>) -> String {

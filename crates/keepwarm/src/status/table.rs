@@ -373,7 +373,13 @@ mod tests {
                 { "listener": "main", "names": ["shop.example", "*.shop.example"], "issuer": "R3", "expires": "2027-01-02T00:00:00.000Z",
                   "expires_in_seconds": 187_200.0, "source": "/etc/ssl/shop.pem", "error": null },
                 { "listener": "main", "names": [], "issuer": "R3", "expires": "2020-01-02T00:00:00.000Z",
-                  "expires_in_seconds": -5.0, "source": "/old.pem", "error": "cannot read /old.pem" }
+                  "expires_in_seconds": -5.0, "source": "/old.pem", "error": "cannot read /old.pem" },
+                { "listener": "main", "names": ["www.shop.example"], "issuer": "R3", "expires": "2027-01-02T00:00:00.000Z",
+                  "expires_in_seconds": 187_200.0, "source": "/acme/www.pem", "error": null,
+                  "acme": { "next_attempt": "2026-12-01T10:20:30.000Z", "failures_in_a_row": 0, "error": null } },
+                { "listener": "main", "names": ["new.shop.example"], "issuer": "R3", "expires": "2027-01-02T00:00:00.000Z",
+                  "expires_in_seconds": 187_200.0, "source": "/acme/new.pem", "error": null,
+                  "acme": { "next_attempt": "2026-12-01T10:20:30.000Z", "failures_in_a_row": 2, "error": "rate limited" } }
             ]
         });
         let expected = "\
@@ -394,9 +400,11 @@ mail       -               no endpoint   -       -     -           -        -   
 LISTENER   OPEN   ACCEPTED   IN     OUT       ADDRESS
 main       1      9          10 B   2.0 KiB   http://127.0.0.1:80, unix:/x
 
-CERTIFICATE                    LISTENER   EXPIRES      LEFT      ISSUER   SOURCE              ERROR
-shop.example, *.shop.example   main       2027-01-02   2d04h     R3       /etc/ssl/shop.pem   -
--                              main       2020-01-02   expired   R3       /old.pem            cannot read /old.pem
+CERTIFICATE                    LISTENER   EXPIRES      LEFT      RENEWAL               ISSUER   SOURCE              ERROR
+shop.example, *.shop.example   main       2027-01-02   2d04h     -                     R3       /etc/ssl/shop.pem   -
+-                              main       2020-01-02   expired   -                     R3       /old.pem            cannot read /old.pem
+www.shop.example               main       2027-01-02   2d04h     2026-12-01            R3       /acme/www.pem       -
+new.shop.example               main       2027-01-02   2d04h     2026-12-01 10:20:30   R3       /acme/new.pem       rate limited
 ";
         assert_eq!(text(&status, false), expected);
         let colored = text(&status, true);
