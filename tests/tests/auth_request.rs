@@ -282,10 +282,10 @@ fn a_service_that_hangs_or_is_gone_lets_nobody_in() {
     assert_eq!(metrics["keepwarm_auth_requests_total{app=\"auth\",outcome=\"timeout\"}"], 1.0);
 
     // Nobody listens there.
-    let nowhere = Server::start(&format!(
-        "[listen.main]\nbind = \"127.0.0.1:0\"\nroute = [{{ respond = 204, auth_request = {{ upstream = \"auth\", path = \"/\" }} }}]\n\
-         [upstream.auth]\nurl = \"http://127.0.0.1:1\"\n"
-    ));
+    let nowhere = Server::start(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\nroute = [{ respond = 204, auth_request = { upstream = \"auth\", path = \"/\" } }]\n\
+         [upstream.auth]\nurl = \"http://127.0.0.1:1\"\n",
+    );
     let response = nowhere.client().patient(LONG).ask(get("/"));
     assert!(response.status == 502 || response.status == 503, "{}", response.status);
 }
