@@ -20,6 +20,7 @@ mod max_forwards;
 mod outcome;
 mod own_request;
 mod pass;
+mod proxy_header;
 mod pump;
 mod record;
 mod refusals;
@@ -56,6 +57,7 @@ pub use pass::{
     ServerExchange, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
     pass_informational, read_first, request_target, response_fields, switch_target, websocket_accept,
 };
+pub use proxy_header::ProxyVersion;
 pub use pump::{Backend, BufferedBody, ClientEnd, PartResult, ServerPart, ServerSide, poll_pump};
 pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use refusals::{ERROR_RESPONSES, refuse_misdirected, respond_with_head_refusal};
