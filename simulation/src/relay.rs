@@ -208,6 +208,7 @@ impl Relay {
         let server = ServerPolicy {
             protocol,
             concurrency: self.concurrency,
+            proxy: None,
             health,
             children: None,
             works_behind: false,

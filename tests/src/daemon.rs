@@ -18,12 +18,19 @@ impl Daemon {
     /// `config` becomes a file, whose path is `@CONF@` in the arguments; `@DIR@` is a directory of its own.
     #[track_caller]
     pub fn start(name: &str, config: &str, arguments: &[&str]) -> Self {
+        Self::start_with(name, config, arguments, |_| {})
+    }
+
+    /// The same; `prepare` gets the directory before.
+    #[track_caller]
+    pub fn start_with(name: &str, config: &str, arguments: &[&str], prepare: impl FnOnce(&Path)) -> Self {
         let directory = std::env::temp_dir().join(format!(
             "keepwarm-{name}-{}-{}",
             std::process::id(),
             tools::free_port()
         ));
         std::fs::create_dir_all(&directory).expect("a directory");
+        prepare(&directory);
         let file = directory.join("conf");
         let directory_text = directory.to_str().expect("UTF-8");
         std::fs::write(&file, config.replace("@DIR@", directory_text)).expect("a configuration");

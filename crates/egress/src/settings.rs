@@ -11,6 +11,8 @@ use keepwarm_policy::{
     Timeouts,
 };
 
+use keepwarm_serve::ProxyVersion;
+
 use crate::{DiscoveredEndpoint, HealthSettings};
 
 /// How an upstream is called.
@@ -24,6 +26,8 @@ pub struct UpstreamSettings {
     pub sources: Vec<Source>,
     /// Which version of HTTP.
     pub protocol: Protocol,
+    /// Each connection begins with a PROXY header of this version.
+    pub proxy: Option<ProxyVersion>,
     /// What a door does with `Expect: 100-continue`: passes it on, or says yes at once.
     pub forwards_expectation: bool,
     /// Its connections.
@@ -155,6 +159,7 @@ impl UpstreamSettings {
             host: None,
             sources,
             protocol: Protocol::Auto,
+            proxy: None,
             forwards_expectation: false,
             pool: PoolSettings {
                 connect_timeout: CONNECT,

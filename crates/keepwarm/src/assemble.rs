@@ -202,6 +202,7 @@ pub(crate) fn worker_kind(app: &App) -> WorkerKind {
         Some(AppKind::Http) => WorkerKind::Server(ServerPolicy {
             protocol: Protocol::Http(upstream::version(app.protocol)),
             concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
+            proxy: app.proxy_protocol.map(upstream::proxy_version),
             health: app.health.clone(),
             children: None,
             works_behind: false,

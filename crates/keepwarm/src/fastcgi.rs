@@ -126,6 +126,7 @@ pub(crate) fn worker_kind(app: &App, requests: usize) -> WorkerKind {
         idle: scaling(app).map(|scaling| scaling.idle),
     });
     let server = ServerPolicy {
+        proxy: None,
         protocol: Protocol::FastCgi(Arc::new(root)),
         concurrency: if address.is_some() || is_fpm { requests } else { 1 },
         health: None,

@@ -142,7 +142,7 @@ impl Calls {
             let began = Instant::now();
             let warmed = it.http2.warm_up(&endpoint).await;
             if matches!(warmed, Err(AcquireError::NotHttp2)) && it.protocol == Protocol::Auto {
-                it.chose_http1().insert(endpoint.clone(), Instant::now());
+                it.chose_http1().insert(endpoint.server().clone(), Instant::now());
                 continue;
             }
             drop(it);
@@ -172,7 +172,7 @@ impl Calls {
             match self.http2.acquire(endpoint, need).await {
                 Err(AcquireError::NotHttp2) if self.protocol == Protocol::Auto => {
                     // The connection that showed it is in the other pool.
-                    self.chose_http1().insert(endpoint.clone(), Instant::now());
+                    self.chose_http1().insert(endpoint.server().clone(), Instant::now());
                 }
                 responded => return responded.map(Call::http2),
             }
@@ -219,7 +219,9 @@ impl Calls {
             Protocol::Http1 => false,
             Protocol::Http2 => true,
             Protocol::Auto if !self.encrypted.load(Relaxed) => false,
-            Protocol::Auto => self.chose_http1().get(endpoint).is_none_or(|at| at.elapsed() >= ASK_AGAIN),
+            Protocol::Auto => {
+                self.chose_http1().get(endpoint.server()).is_none_or(|at| at.elapsed() >= ASK_AGAIN)
+            }
         }
     }
 

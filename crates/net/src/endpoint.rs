@@ -1,9 +1,11 @@
 //! Where a server listens, and connecting to it.
 
 use std::fmt;
-use std::io;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::Interest;
@@ -18,24 +20,57 @@ pub enum Endpoint {
     Tcp(SocketAddr),
     /// On a Unix socket.
     Unix(PathBuf),
+    /// At one of these, for one client, of which a PROXY header tells it.
+    Proxied(Arc<ProxiedEndpoint>),
+}
+
+/// A server, and the PROXY header with which each connection to it begins. To a pool, the same server with another header is another one: no request is sent on the
+/// connection of another client.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProxiedEndpoint {
+    server: Endpoint,
+    header: Box<[u8]>,
 }
 
 /// How long to wait before a Unix socket whose queue is full is tried again: unlike TCP's, its connect does not wait by itself.
 const FULL: Duration = Duration::from_millis(2);
 
 impl Endpoint {
+    /// The same server; connections to it begin with this.
+    #[must_use]
+    pub fn proxied(&self, header: Vec<u8>) -> Self {
+        let server = self.server().clone();
+        Self::Proxied(Arc::new(ProxiedEndpoint { server, header: header.into() }))
+    }
+
+    /// Where the server listens, for any client.
+    pub fn server(&self) -> &Self {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => self,
+            Self::Proxied(proxied) => &proxied.server,
+        }
+    }
+
+    pub(crate) fn is_proxied(&self) -> bool {
+        matches!(self, Self::Proxied(_))
+    }
+
     /// Connects. Put a timeout around it: an overloaded TCP server may never accept.
     ///
     /// # Errors
     /// The system's; [`io::ErrorKind::ConnectionRefused`] or [`io::ErrorKind::NotFound`] when nobody listens.
     pub async fn connect(&self) -> io::Result<Io> {
-        loop {
-            match connect(self)? {
-                ConnectStart::Connected(fd) => return Ok(Io::new(fd)),
-                ConnectStart::UnderWay(fd) => return wait(fd).await.map(Io::new),
+        let mut io = loop {
+            match connect(self.server())? {
+                ConnectStart::Connected(fd) => break Io::new(fd),
+                ConnectStart::UnderWay(fd) => break wait(fd).await.map(Io::new)?,
                 ConnectStart::Full => tokio::time::sleep(FULL).await,
             }
+        };
+        if let Self::Proxied(proxied) = self {
+            send(&mut io, &proxied.header).await?;
         }
+        Ok(io)
     }
 }
 
@@ -44,8 +79,21 @@ impl fmt::Display for Endpoint {
         match self {
             Self::Tcp(address) => address.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Proxied(proxied) => proxied.server.fmt(f),
         }
     }
+}
+
+/// Writes the first bytes of a connection.
+async fn send(io: &mut Io, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let count = poll_fn(|cx| io.poll_write(cx, &[IoSlice::new(bytes)])).await?;
+        if count == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = bytes.get(count..).unwrap_or_default();
+    }
+    Ok(())
 }
 
 /// Waits until the handshake has ended, in success or failure.

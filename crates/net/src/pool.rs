@@ -204,8 +204,10 @@ impl<C: Codec> Pool<C> {
                 if !waits {
                     return IdleLookup::Nothing;
                 }
+                let surplus = inner.make_room_at_server(endpoint);
                 let (id, dials) = inner.wait(endpoint, &self.metering, need, thread, now);
                 drop(inner);
+                drop(surplus);
                 return IdleLookup::Wait(ConnectionWait::new(self, endpoint, id, need, dials));
             };
             drop(inner);
@@ -269,23 +271,24 @@ impl<C: Codec> Pool<C> {
     pub fn forget(&self, endpoint: &Endpoint) {
         let mut inner = self.lock();
         let max = inner.settings.max;
-        let Some(entry) = inner.entries.get_mut(endpoint) else { return };
-        let closed = entry.forget(max);
-        inner.sweep_out(endpoint);
+        let entries = inner.entries.iter_mut().filter(|(at, _)| at.server() == endpoint);
+        let closed: Vec<_> = entries.flat_map(|(_, entry)| entry.forget(max)).collect();
+        inner.entries.retain(|at, entry| at.server() != endpoint || !entry.is_over());
         drop(inner);
         drop(closed);
     }
 
     /// Idle connections to an endpoint, and all of them, including those in use.
     pub fn count(&self, endpoint: &Endpoint) -> (usize, usize) {
-        self.lock().entries.get(endpoint).map_or((0, 0), |entry| (entry.idle.len(), entry.open))
+        self.lock().count(endpoint)
     }
 
     /// The connections to an endpoint, or (`None`) to all.
     pub fn state(&self, endpoint: Option<&Endpoint>) -> PoolState {
         let inner = self.lock();
         let mut state = PoolState::default();
-        for (at, entry) in inner.entries.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at)) {
+        for (at, entry) in inner.entries.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == at.server()))
+        {
             state.idle += entry.idle.len();
             // A dial without a slot has not begun.
             state.dialling += entry.dialling.saturating_sub(self.slots.waiting(&SlotPurpose::anywhere(at)));
@@ -356,9 +359,10 @@ impl<C: Codec> Pool<C> {
         if closed.is_some() {
             inner.left(endpoint);
         }
+        let surplus = inner.close_surplus(endpoint);
         let wake = inner.watch(thread, now);
         drop(inner);
-        drop(closed);
+        drop((closed, surplus));
         self.wake(wake, thread);
     }
 
@@ -465,14 +469,47 @@ impl<C: Codec> PoolInner<C> {
         self.sweep_out(endpoint);
     }
 
+    /// Idle connections to a server, and all of them, for any client.
+    fn count(&self, server: &Endpoint) -> (usize, usize) {
+        let entries = self.entries.iter().filter(|(at, _)| at.server() == server);
+        entries.fold((0, 0), |(idle, open), (_, entry)| (idle + entry.idle.len(), open + entry.open))
+    }
+
+    /// Before one more connection to a server, where each belongs to a client: the limit is the server's, and an idle connection of another client makes room.
+    fn make_room_at_server(&mut self, endpoint: &Endpoint) -> Option<Box<Client<C>>> {
+        let has_room = !endpoint.is_proxied() || self.count(endpoint.server()).1 < self.settings.max;
+        if has_room { None } else { self.take_oldest_of_server(endpoint.server()) }
+    }
+
+    /// After a return, where each connection belongs to a client: the limit of idle ones is the server's, too.
+    fn close_surplus(&mut self, endpoint: &Endpoint) -> Option<Box<Client<C>>> {
+        let fits = !endpoint.is_proxied()
+            || self.entries.len() <= self.settings.idle
+            || self.count(endpoint.server()).0 <= self.settings.idle;
+        if fits { None } else { self.take_oldest_of_server(endpoint.server()) }
+    }
+
+    fn take_oldest_of_server(&mut self, server: &Endpoint) -> Option<Box<Client<C>>> {
+        let entries = self.entries.iter().filter(|(at, _)| at.server() == server);
+        let oldest = entries.filter_map(|(at, entry)| Some((at, entry.idle.first()?.since)));
+        let endpoint = oldest.min_by_key(|(_, since)| *since)?.0.clone();
+        let closed = self.entries.get_mut(&endpoint).and_then(EndpointPool::take_oldest);
+        self.left(&endpoint);
+        closed
+    }
+
     fn oldest_idle(&self) -> Option<(&Endpoint, Instant)> {
         let oldest = |(at, entry): (_, &EndpointPool<C>)| Some((at, entry.idle.first()?.since));
         self.entries.iter().filter_map(oldest).min_by_key(|(_, since)| *since)
     }
 
-    /// Drops the data of a removed endpoint with its last connection.
+    /// Drops the data of a removed endpoint with its last connection; and that of a client, who may never come again.
     fn sweep_out(&mut self, endpoint: &Endpoint) {
-        if self.entries.get(endpoint).is_some_and(EndpointPool::is_over) {
+        let is_over = |entry: &EndpointPool<C>| match endpoint.is_proxied() {
+            true => entry.is_deserted(),
+            false => entry.is_over(),
+        };
+        if self.entries.get(endpoint).is_some_and(is_over) {
             self.entries.remove(endpoint);
         }
     }

@@ -150,6 +150,7 @@ pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<ConnectStart> {
     let (domain, address) = match endpoint {
         Endpoint::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
         Endpoint::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+        Endpoint::Proxied(_) => return connect(endpoint.server()),
     };
     let socket = socket2::Socket::new(domain, Type::STREAM.nonblocking().cloexec(), None)?;
     if let Endpoint::Tcp(_) = endpoint {

@@ -3,7 +3,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::checksum::crc32c;
 use crate::v2::{
-    FIXED, LOCAL, PROXY, SIGNATURE, TCP_V4, TCP_V6, TLV_CRC32C, UNIX_PATH, UNIX_STREAM, UNSPECIFIED,
+    CLIENT_CERT_CONN, CLIENT_SSL, FIXED, LOCAL, PROXY, SIGNATURE, SUBTYPE_SSL_VERSION, TCP_V4, TCP_V6,
+    TLV_ALPN, TLV_AUTHORITY, TLV_CRC32C, TLV_SSL, UNIX_PATH, UNIX_STREAM, UNSPECIFIED,
 };
 use crate::{MAX_V1, ProxiedAddresses};
 
@@ -21,6 +22,49 @@ pub fn encode_v1(addresses: &ProxiedAddresses, out: &mut Vec<u8>) {
 
 /// Appends a header of version 2, with a CRC32c if `checksum`.
 pub fn encode_v2(addresses: &ProxiedAddresses, checksum: bool, out: &mut Vec<u8>) {
+    encode_v2_with(addresses, &ClientTls::default(), checksum, out);
+}
+
+/// What is known of a client's TLS towards the proxy, for TLVs of version 2 (§2.2). All of it is optional.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ClientTls<'a> {
+    /// The protocol above TLS (`PP2_TYPE_ALPN`).
+    pub alpn: Option<&'a [u8]>,
+    /// The requested host name, SNI (`PP2_TYPE_AUTHORITY`).
+    pub server_name: Option<&'a [u8]>,
+    /// The version of TLS, such as `TLSv1.3` (`PP2_SUBTYPE_SSL_VERSION` in `PP2_TYPE_SSL`). `None`: plaintext.
+    pub version: Option<&'a [u8]>,
+    /// The client has presented a certificate on this connection, and it was verified.
+    pub has_certificate: bool,
+}
+
+impl ClientTls<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let tlvs = [(TLV_ALPN, self.alpn), (TLV_AUTHORITY, self.server_name)];
+        for (kind, value) in tlvs {
+            value.into_iter().for_each(|value| encode_tlv(kind, &[value], out));
+        }
+        let Some(version) = self.version else { return };
+        let flags = if self.has_certificate { CLIENT_SSL | CLIENT_CERT_CONN } else { CLIENT_SSL };
+        // §2.2.6: 0 is for a certificate that was presented and verified.
+        let verify = u32::from(!self.has_certificate).to_be_bytes();
+        let mut inner = Vec::new();
+        encode_tlv(SUBTYPE_SSL_VERSION, &[version], &mut inner);
+        encode_tlv(TLV_SSL, &[&[flags], &verify, &inner], out);
+    }
+}
+
+/// A value that does not fit its length is left out: that is longer than any of these may be.
+fn encode_tlv(kind: u8, parts: &[&[u8]], out: &mut Vec<u8>) {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    let Ok(length) = u16::try_from(length) else { return };
+    out.push(kind);
+    out.extend_from_slice(&length.to_be_bytes());
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+/// Appends a header of version 2 with what is known of the client's TLS, and with a CRC32c if `checksum`.
+pub fn encode_v2_with(addresses: &ProxiedAddresses, tls: &ClientTls<'_>, checksum: bool, out: &mut Vec<u8>) {
     let begin = out.len();
     out.reserve(FIXED + 2 * UNIX_PATH + 7);
     out.extend_from_slice(SIGNATURE);
@@ -55,6 +99,7 @@ pub fn encode_v2(addresses: &ProxiedAddresses, checksum: bool, out: &mut Vec<u8>
             }
         }
     }
+    tls.encode(out);
     if checksum {
         out.extend_from_slice(&[TLV_CRC32C, 0, 4, 0, 0, 0, 0]);
     }

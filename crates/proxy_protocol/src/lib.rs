@@ -2,7 +2,7 @@
 //!
 //! The specification is HAProxy's `doc/proxy-protocol.txt`; sections are quoted from it. [`decode`] reports how many bytes the header
 //! needs at least, so that a reader can take exactly the header from a socket and leave everything after it there.
-//! [`encode_v1`] and [`encode_v2`] write one.
+//! [`encode_v1`], [`encode_v2`] and [`encode_v2_with`] write one.
 
 mod checksum;
 mod encode;
@@ -12,7 +12,7 @@ mod v2;
 
 use std::net::SocketAddr;
 
-pub use encode::{encode_v1, encode_v2};
+pub use encode::{ClientTls, encode_v1, encode_v2, encode_v2_with};
 pub use fault::HeaderFault;
 
 /// The longest header of version 2 that is accepted. Addresses take at most 216 bytes; the rest is for TLVs, of which known proxies send

@@ -229,6 +229,25 @@ fn what_is_encoded_decodes_to_itself() {
 }
 
 #[test]
+fn what_is_known_of_tls_is_in_tlvs() {
+    let tls = ClientTls {
+        alpn: Some(b"h2"),
+        server_name: Some(b"a.test"),
+        version: Some(b"TLSv1.3"),
+        has_certificate: true,
+    };
+    let (mut bytes, addresses) = (Vec::new(), tcp("192.0.2.1:1", "192.0.2.2:2"));
+    encode_v2_with(&addresses, &tls, true, &mut bytes);
+    accepts(&bytes, &ProxyHeader { addresses: addresses.clone(), tls: true });
+    let tlvs = b"\x01\0\x02h2\x02\0\x06a.test\x20\0\x0f\x03\0\0\0\0\x21\0\x07TLSv1.3\x03\0\x04";
+    assert_eq!(&bytes[16 + 12..bytes.len() - 4], tlvs);
+    // Without a certificate, its check is not a success (§2.2.6).
+    let mut bytes = Vec::new();
+    encode_v2_with(&addresses, &ClientTls { has_certificate: false, ..tls }, false, &mut bytes);
+    assert!(bytes.windows(8).any(|part| part == b"\x20\0\x0f\x01\0\0\0\x01"), "{}", bytes.escape_ascii());
+}
+
+#[test]
 fn addresses_of_two_families_are_written_as_one() {
     let mut bytes = Vec::new();
     encode_v2(&tcp("192.0.2.1:1", "[2001:db8::2]:2"), false, &mut bytes);

@@ -19,9 +19,13 @@ pub(crate) const TCP_V4: u8 = 0x11;
 pub(crate) const TCP_V6: u8 = 0x21;
 pub(crate) const UNIX_STREAM: u8 = 0x31;
 
+pub(crate) const TLV_ALPN: u8 = 0x01;
+pub(crate) const TLV_AUTHORITY: u8 = 0x02;
 pub(crate) const TLV_CRC32C: u8 = 0x03;
-const TLV_SSL: u8 = 0x20;
-const CLIENT_SSL: u8 = 0x01;
+pub(crate) const TLV_SSL: u8 = 0x20;
+pub(crate) const CLIENT_SSL: u8 = 0x01;
+pub(crate) const CLIENT_CERT_CONN: u8 = 0x02;
+pub(crate) const SUBTYPE_SSL_VERSION: u8 = 0x21;
 
 pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, HeaderFault> {
     let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED>() else {

@@ -22,6 +22,7 @@ mod outcome;
 mod own_request;
 mod own_response;
 mod pass;
+mod proxy_header;
 mod pump;
 mod record;
 mod refusals;
@@ -60,6 +61,7 @@ pub use pass::{
     ServerExchange, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
     pass_informational, read_first, request_target, response_fields, switch_target, websocket_accept,
 };
+pub use proxy_header::ProxyVersion;
 pub use pump::{Backend, BufferedBody, ClientEnd, PartResult, ServerPart, ServerSide, poll_pump};
 pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use refusals::{ERROR_RESPONSES, refuse_misdirected, respond_with_head_refusal};

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Bind, UpstreamProtocol};
+use super::{Bind, ProxyVersion, UpstreamProtocol};
 use crate::sources::Account;
 
 /// `[app.NAME]`: an application and its workers.
@@ -59,6 +59,8 @@ pub struct App {
     pub start_retries: u32,
     /// The version of HTTP that a server is spoken to in.
     pub protocol: UpstreamProtocol,
+    /// PROXY header with which each connection to a server begins. `None`: none.
+    pub proxy_protocol: Option<ProxyVersion>,
     /// Path of the health check of a server. `None`: any response is healthy.
     pub health: Option<String>,
     /// Number of requests after which a worker is replaced. `None`: no limit.
@@ -182,6 +184,7 @@ impl App {
             drain_timeout: Duration::from_secs(30),
             start_retries: 5,
             protocol: UpstreamProtocol::Http1,
+            proxy_protocol: None,
             health: None,
             max_requests: None,
             max_age: None,

@@ -47,9 +47,9 @@ pub use split::{SplitKey, SplitShare, SplitTarget};
 pub use template::{Template, TemplatePiece, Variable};
 pub use upstream::{
     Balance, Breaker, ClientCertificate, Dns, EndpointAddress, Expect, HashKey, HealthCheck, HealthProbe,
-    Hedge, HedgeDelay, OutlierDetection, PemFile, RetryBudget, RetryCause, StatusRange, TlsVersion,
-    TrustRoots, Upstream, UpstreamEndpoint, UpstreamLimits, UpstreamPool, UpstreamProtocol, UpstreamTimeouts,
-    UpstreamTls, door_url,
+    Hedge, HedgeDelay, OutlierDetection, PemFile, ProxyVersion, RetryBudget, RetryCause, StatusRange,
+    TlsVersion, TrustRoots, Upstream, UpstreamEndpoint, UpstreamLimits, UpstreamPool, UpstreamProtocol,
+    UpstreamTimeouts, UpstreamTls, door_url,
 };
 
 /// A checked configuration.

@@ -6,10 +6,12 @@ use std::time::Duration;
 use super::{AccessLog, Bind, LogFormat};
 
 mod balance;
+mod proxy;
 mod resilience;
 mod tls;
 
 pub use balance::{Balance, Dns, HashKey, HealthCheck, HealthProbe, StatusRange};
+pub use proxy::ProxyVersion;
 pub use resilience::{
     Breaker, Hedge, HedgeDelay, OutlierDetection, RetryBudget, RetryCause, UpstreamLimits, UpstreamPool,
     UpstreamTimeouts,
@@ -38,6 +40,8 @@ pub struct Upstream {
     pub expect: Expect,
     /// Protocol of calls.
     pub protocol: UpstreamProtocol,
+    /// PROXY header with which each connection begins. `None`: none.
+    pub proxy_protocol: Option<ProxyVersion>,
     /// Pool of connections.
     pub pool: UpstreamPool,
     /// Time limit of a whole call, including retries and time in the queue. `None`: no limit.
@@ -149,6 +153,7 @@ impl Upstream {
             host: None,
             expect: Expect::Response,
             protocol: UpstreamProtocol::Auto,
+            proxy_protocol: None,
             pool: UpstreamPool::default(),
             timeout: None,
             timeouts: UpstreamTimeouts::default(),

@@ -179,18 +179,23 @@ impl AppDraft {
             };
             cx.problem(*span, message).expected(format!("`command`, for example {example}")).report(cx);
         }
-        if let (Some(protocol), false) = (table.entry("protocol"), is_server) {
-            let message = format!("`{name}` has `protocol`, but is not a server (kind \"http\")");
-            cx.problem(protocol.key_span, message)
-                .expected("`protocol` with kind \"http\" only")
-                .help("leave it out: clients choose their version of HTTP, and workers of other kinds are spoken to over the worker wire or FastCGI")
-                .report(cx);
-        }
-        if let (Some(health), false) = (table.entry("health"), is_server) {
-            let message = format!("`{name}` has `health`, but is not a server (kind \"http\")");
-            cx.problem(health.key_span, message)
-                .expected("`health` with kind \"http\" only")
-                .help("workers of other kinds are checked over the worker wire, without a request")
+        let only_servers = [
+            (
+                "protocol",
+                "leave it out: clients choose their version of HTTP, and workers of other kinds use the worker wire or FastCGI",
+            ),
+            (
+                "proxy_protocol",
+                "leave it out: workers of other kinds learn the client's address with each request",
+            ),
+            ("health", "workers of other kinds are checked over the worker wire, without a request"),
+        ];
+        for (key, help) in only_servers {
+            let Some(entry) = table.entry(key).filter(|_| !is_server) else { continue };
+            let message = format!("`{name}` has `{key}`, but is not a server (kind \"http\")");
+            cx.problem(entry.key_span, message)
+                .expected(format!("`{key}` with kind \"http\" only"))
+                .help(help)
                 .report(cx);
         }
     }

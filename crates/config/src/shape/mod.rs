@@ -62,7 +62,7 @@ pub(crate) use pattern::{COOKIE_CONDITIONS, HEADER_CONDITIONS, QUERY_CONDITIONS,
 pub(crate) use pem::Pem;
 pub(crate) use percent::{Decimal, HEDGE_DELAY, HedgeDelayShape, Percent};
 pub(crate) use process::{CpuSeconds, GROUP, ResourceLimit, USER, Umask};
-pub(crate) use protocol::{APP_PROTOCOL, PROTOCOL};
+pub(crate) use protocol::{APP_PROTOCOL, PROTOCOL, PROXY_PROTOCOL};
 pub(crate) use proxy::{PORTS, TARGETS};
 pub(crate) use quantity::{Rate, Size, Time};
 pub(crate) use redirect::RedirectShape;

@@ -1,7 +1,12 @@
+use super::Words;
 use super::parsed_string::ParsedString;
 use super::value_error::ValueError;
-use crate::model::UpstreamProtocol;
+use crate::model::{ProxyVersion, UpstreamProtocol};
 use crate::nearest::suggestion;
+
+/// `proxy_protocol` of apps and upstreams.
+pub(crate) const PROXY_PROTOCOL: Words<ProxyVersion> =
+    Words(&[("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)]);
 
 /// `protocol` of an app, which has no TLS that could select one.
 pub(crate) const APP_PROTOCOL: ParsedString<UpstreamProtocol> = ParsedString {

@@ -150,7 +150,9 @@ fn push_app(text: &mut String, section: &str, key: &str, line: &str) {
     match (section, key) {
         ("app.shop", "entry") => {}
         ("app.shop", "command") => {}
-        ("app.shop", "health" | "protocol") => text.push_str("command = [\"node\", \"server.js\"]\n"),
+        ("app.shop", "health" | "protocol" | "proxy_protocol") => {
+            text.push_str("command = [\"node\", \"server.js\"]\n")
+        }
         ("app.shop", "address") => text.push_str("entry = \"public\"\n"),
         ("app.shop", "puma_config") => text.push_str("entry = \"config.ru\"\n"),
         ("app.shop", "serve_vendor") => text.push_str("entry = \"index.php\"\nkind = \"php\"\n"),

@@ -1,5 +1,6 @@
 //! One attempt at one endpoint, and whether a failure may be followed by another.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +50,8 @@ impl<'a> Forward<'a, '_> {
         (self.at, self.record.reused) = (Some(index), None);
         self.record.endpoint = Some(Arc::clone(entry.state.name()));
         let attempt = endpoints.enter(entry, now);
-        let ended = match self.connect(&entry.endpoint).await {
+        let endpoint = self.endpoint_for_client(&entry.endpoint);
+        let ended = match self.connect(&endpoint).await {
             Ok(Ok(call)) => self.upstream_request(entry, index, attempt, call).await,
             Err(gone) => {
                 self.exchange.abort(gone.name());
@@ -122,6 +124,17 @@ impl<'a> Forward<'a, '_> {
                 crumbs.filter_map(value).next()
             }
         }
+    }
+
+    /// The endpoint as this client's connections reach it: with its PROXY header, where the upstream wants one. A door's clients are processes of this machine, and share
+    /// their connections.
+    pub(super) fn endpoint_for_client<'e>(&self, endpoint: &'e Endpoint) -> Cow<'e, Endpoint> {
+        let Some(version) = self.settings.proxy else { return Cow::Borrowed(endpoint) };
+        let header = match self.options.routed {
+            true => version.header(self.exchange.request()),
+            false => version.own_header(),
+        };
+        Cow::Owned(endpoint.proxied(header))
     }
 
     async fn connect(&mut self, endpoint: &Endpoint) -> Result<Result<Call, AttemptFailure>, ClientLoss> {

@@ -137,7 +137,8 @@ fn start<'a>(forward: &mut Forward<'a, '_>, index: usize) -> HedgedAttempt<'a> {
     forward.record.hedged = true;
     let (attempt, authority) = (forward.endpoints.enter(entry, now), Arc::clone(&entry.authority));
     let target = HedgeTarget { index: picked.index, began: now, _permit: permit, attempt, authority };
-    let (calls, endpoint) = (Arc::clone(forward.upstream.calls()), entry.endpoint.clone());
+    let (calls, endpoint) =
+        (Arc::clone(forward.upstream.calls()), forward.endpoint_for_client(&entry.endpoint).into_owned());
     HedgedAttempt::Connecting(
         Box::pin(async move { calls.acquire(&endpoint, ConnectionNeed::Any).await }),
         target,

@@ -29,8 +29,12 @@ pub(super) async fn check(
     settings: &UpstreamSettings,
     health: &HealthSettings,
 ) -> Option<Result<(), CheckFailure>> {
+    let endpoint = match settings.proxy {
+        Some(version) => &entry.endpoint.proxied(version.own_header()),
+        None => &entry.endpoint,
+    };
     let asked = async {
-        match calls.acquire(&entry.endpoint, ConnectionNeed::Any).await {
+        match calls.acquire(endpoint, ConnectionNeed::Any).await {
             Ok(call) => Some(ask(call, entry, settings, &health.probe).await),
             Err(error) if error.is_local() => None,
             Err(error) => {

@@ -17,6 +17,7 @@ use keepwarm_policy::{
     BalanceSettings, BreakerSettings, HealthThresholds, HedgeSettings, OutlierSettings, RetryBudgetSettings,
     RetrySettings, Timeouts, retry,
 };
+use keepwarm_serve::ProxyVersion;
 
 use crate::upstreams::Upstreams;
 
@@ -29,6 +30,7 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
         host: upstream.host.clone(),
         sources: sources(upstream),
         protocol: protocol(upstream),
+        proxy: upstream.proxy_protocol.map(proxy_version),
         forwards_expectation: upstream.expect == config::Expect::Forward,
         pool: pool(upstream),
         timeouts: Timeouts {
@@ -71,6 +73,14 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
 /// Plaintext or TLS.
 pub(crate) fn scheme(upstream: &config::Upstream) -> Scheme {
     if upstream.tls.is_some() { Scheme::Https } else { Scheme::Http }
+}
+
+/// Which version of the PROXY protocol.
+pub(crate) fn proxy_version(version: config::ProxyVersion) -> ProxyVersion {
+    match version {
+        config::ProxyVersion::V1 => ProxyVersion::V1,
+        config::ProxyVersion::V2 => ProxyVersion::V2,
+    }
 }
 
 /// Which version of HTTP.
@@ -144,7 +154,11 @@ fn pool(upstream: &config::Upstream) -> PoolSettings {
     let most = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
     PoolSettings {
         max: most(pool.max),
-        max_in_all: most(limits.connections),
+        // Where each connection belongs to a client, those to an endpoint are counted with all others.
+        max_in_all: match upstream.proxy_protocol {
+            Some(_) => most(limits.connections).min(most(pool.max)),
+            None => most(limits.connections),
+        },
         idle: pool.idle as usize,
         min_idle: pool.min_idle as usize,
         max_age: pool.max_age,

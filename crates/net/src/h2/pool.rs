@@ -27,6 +27,10 @@ use crate::pool::{ConnectionSlots, PoolCounters};
 use crate::{ClientTls, Endpoint, Http1, Pool, PoolSettings, PoolState, PoolTotals};
 use endpoint_connections::EndpointConnections;
 
+/// How long a connection that belongs to one client ([`Endpoint::Proxied`]) may be idle: there is one for each client and thread, and most clients do not come again.
+/// This number is arbitrary.
+const CLIENTS_IDLE: Duration = Duration::from_secs(10);
+
 /// The connections to one upstream. Shared by all threads.
 #[derive(Debug)]
 pub struct Http2Pool {
@@ -91,12 +95,12 @@ impl Http2Pool {
 
     /// Gives no further calls to an endpoint's connections. They end when their calls have.
     pub fn forget(&self, endpoint: &Endpoint) {
-        let entries = {
+        let entries: Vec<_> = {
             let mut inner = self.lock();
             inner.keep_alive.remove(endpoint);
-            inner.entries.remove(endpoint)
+            inner.entries.extract_if(|at, _| at.server() == endpoint).collect()
         };
-        for mut entry in entries.into_iter().flatten() {
+        for mut entry in entries.into_iter().flat_map(|(_, entries)| entries) {
             entry.wake_warmer();
             entry.kept.iter().for_each(|kept| kept.link.retire());
             entry.wake();
@@ -106,7 +110,8 @@ impl Http2Pool {
     /// Usable connections to an endpoint, and calls on them.
     pub fn count(&self, endpoint: &Endpoint) -> (usize, usize) {
         let inner = self.lock();
-        let kept = inner.entries.get(endpoint).into_iter().flatten().flat_map(|entry| &entry.kept);
+        let entries = inner.entries.iter().filter(|(at, _)| at.server() == endpoint);
+        let kept = entries.flat_map(|(_, entries)| entries).flat_map(|entry| &entry.kept);
         kept.fold((0, 0), |(connections, calls), kept| (connections + 1, calls + kept.link.open()))
     }
 
@@ -117,15 +122,16 @@ impl Http2Pool {
     /// How long a connection to an endpoint may stay idle.
     pub(super) fn idle_limit(&self, endpoint: &Endpoint) -> Duration {
         let inner = self.lock();
-        let learnt = inner.keep_alive.get(endpoint).and_then(KeepAlive::keep_for);
-        inner.settings.idle_timeout.min(learnt.unwrap_or(Duration::MAX))
+        let learnt = inner.keep_alive.get(endpoint.server()).and_then(KeepAlive::keep_for);
+        let most = if endpoint.is_proxied() { CLIENTS_IDLE } else { Duration::MAX };
+        inner.settings.idle_timeout.min(most).min(learnt.unwrap_or(Duration::MAX))
     }
 
     /// The connections to an endpoint, or (`None`) to all, by state.
     pub fn state(&self, endpoint: Option<&Endpoint>) -> PoolState {
         let inner = self.lock();
         let mut state = PoolState::default();
-        let entries = inner.entries.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at));
+        let entries = inner.entries.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == at.server()));
         for entry in entries.flat_map(|(_, entries)| entries) {
             let in_use = entry.kept.iter().filter(|kept| kept.link.open() > 0).count();
             state.in_use += in_use;
@@ -201,7 +207,7 @@ impl Http2PoolInner {
     }
 
     fn learnt(&mut self, endpoint: &Endpoint) -> &mut KeepAlive {
-        self.keep_alive.entry(endpoint.clone()).or_default()
+        self.keep_alive.entry(endpoint.server().clone()).or_default()
     }
 
     fn connections(&self, endpoint: &Endpoint) -> usize {

@@ -234,7 +234,7 @@ impl<C> EndpointPool<C> {
         self.forgotten && self.is_deserted()
     }
 
-    fn is_deserted(&self) -> bool {
+    pub(super) fn is_deserted(&self) -> bool {
         self.open == 0 && self.waiters.is_empty()
     }
 

@@ -871,3 +871,68 @@ async fn a_dial_that_panics_gives_its_place_to_the_next() {
     })
     .await;
 }
+
+/// To a pool, one server is several: each header's connections are its own client's.
+#[tokio::test]
+async fn a_connection_that_names_a_client_is_for_that_client_only() {
+    run(async {
+        let (listener, server) = listen().await;
+        let count = serve_behind_headers(listener);
+        let pool = pool(PoolSettings { idle: 2, max: 3, ..PoolSettings::default() });
+        let [one, two, three] = ["one", "two", "three"].map(|name| server.proxied(named(name)));
+        for (endpoint, name, connections) in
+            [(&one, "one", 1), (&two, "two", 2), (&one, "one", 2), (&two, "two", 2), (&three, "three", 3)]
+        {
+            let mut lease = pool.acquire(endpoint, ConnectionNeed::Any).await.unwrap();
+            assert_eq!(ask(&mut lease).await.unwrap(), (200, named(name)));
+            lease.finish();
+            assert_eq!(count.get(), connections, "{name}");
+            assert_eq!(endpoint.to_string(), server.to_string());
+        }
+        // Of three idle ones, the oldest was closed, and its client's data with it.
+        assert_eq!(pool.count(&server), (2, 2));
+        assert!(pool.take(&one, ConnectionNeed::Any).is_none());
+        assert_eq!(pool.state(Some(&server)).idle, 2);
+        // The limit is the server's: an idle connection makes room.
+        let first = pool.acquire(&one, ConnectionNeed::Any).await.unwrap();
+        let second = pool.acquire(&one, ConnectionNeed::Any).await.unwrap();
+        assert_eq!(pool.count(&server), (1, 3));
+        drop((first, second));
+        pool.forget(&server);
+        assert_eq!((pool.count(&server), pool.lock().entries.len()), ((0, 0), 0));
+    })
+    .await;
+}
+
+/// A header of the tests: eight bytes.
+fn named(name: &str) -> Vec<u8> {
+    format!("{name:<8}").into_bytes()
+}
+
+/// Responds to every request with the header of its connection, and counts connections.
+fn serve_behind_headers(listener: TcpListener) -> Rc<std::cell::Cell<usize>> {
+    let connections = Rc::new(std::cell::Cell::new(0));
+    let count = Rc::clone(&connections);
+    tokio::task::spawn_local(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            count.set(count.get() + 1);
+            tokio::task::spawn_local(async move {
+                let mut header = [0; 8];
+                let mut read = stream.read_exact(&mut header).await.map(drop);
+                while read.is_ok() {
+                    let mut text = Vec::new();
+                    while !text.ends_with(b"\r\n\r\n") {
+                        match stream.read_u8().await {
+                            Ok(byte) => text.push(byte),
+                            Err(_) => return,
+                        }
+                    }
+                    let response =
+                        [b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n".as_slice(), &header].concat();
+                    read = stream.write_all(&response).await;
+                }
+            });
+        }
+    });
+    connections
+}

@@ -461,6 +461,7 @@ pub(crate) enum ConnectStart {
 /// Begins to connect.
 pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<ConnectStart> {
     turn();
+    let endpoint = endpoint.server();
     with(|kernel| {
         kernel.lack_of_descriptors(Errno::MFILE)?;
         let faults = kernel.settings.faults;

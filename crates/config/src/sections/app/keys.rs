@@ -9,7 +9,7 @@ use crate::model::PumaConfig;
 use crate::sections::process::PROCESS_LIMITS;
 use crate::shape::{
     APP_PROTOCOL, AppKindShape, Count, EntryPoint, EnvFile, EnvTable, Executable, ExistingPath, Flag, GROUP,
-    RequestPath, ServerAddress, Size, Strings, Time, USER, Umask, WordOr, Words, WorkerCount,
+    PROXY_PROTOCOL, RequestPath, ServerAddress, Size, Strings, Time, USER, Umask, WordOr, Words, WorkerCount,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -322,6 +322,18 @@ pub(crate) static APP: Section<AppDraft> = Section {
             right: "protocol = \"http2\"",
             wrong: "protocol = \"auto\"",
             value: &Set(APP_PROTOCOL, |draft: &mut AppDraft, protocol| draft.app.protocol = protocol),
+            ..Key::RECYCLE
+        },
+        Key {
+            name: "proxy_protocol",
+            brief: "PROXY header that names the client to a worker, at the beginning of each connection",
+            long: "For kind `\"http\"`, and for servers that expect it. `\"v2\"` is binary and also has the client's TLS version, server name and ALPN, `\"v1\"` is a line of text. The address is that of the client in the logs: a trusted proxy in front may name it. Each connection belongs to one client then, and is kept for that client only; with more clients, more connections are made. Health checks send `LOCAL` (`UNKNOWN` in v1). The `X-Forwarded-` headers are sent as well.",
+            default: DefaultValue::Words("none"),
+            right: "proxy_protocol = \"v2\"",
+            wrong: "proxy_protocol = true",
+            value: &Set(PROXY_PROTOCOL, |draft: &mut AppDraft, version| {
+                draft.app.proxy_protocol = Some(version)
+            }),
             ..Key::RECYCLE
         },
         Key {

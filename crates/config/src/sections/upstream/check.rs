@@ -239,6 +239,16 @@ impl UpstreamDraft {
         let name = cx.name();
         let pool = &self.upstream.pool;
         let dns = &self.upstream.dns;
+        if let (Some(_), Some(entry)) = (self.upstream.proxy_protocol, table.entry("proxy_protocol"))
+            && pool.min_idle > 0
+        {
+            let message = format!("`{name}` has `proxy_protocol`, and `pool.min_idle` above 0");
+            cx.problem(entry.key_span, message)
+                .key("upstream.NAME.proxy_protocol")
+                .expected("no `pool.min_idle`")
+                .help("a connection is made for a client that is known: none can be made beforehand")
+                .report(cx);
+        }
         let contradictions = [
             ("pool", "min_idle", "idle", pool.min_idle > pool.idle),
             ("pool", "min_idle", "max", pool.max.is_some_and(|max| pool.min_idle > max)),

@@ -12,8 +12,8 @@ use crate::key::{DefaultValue, Key, Section, Set, Subtable};
 use crate::model::{Expect, TlsVersion};
 use crate::raw::Span;
 use crate::shape::{
-    AUTHORITY, AccessLogShape, BindAddresses, Count, Flag, Origin, OriginUrl, PROTOCOL, Pem, SERVER_NAME,
-    SectionName, Time, WordOr, Words,
+    AUTHORITY, AccessLogShape, BindAddresses, Count, Flag, Origin, OriginUrl, PROTOCOL, PROXY_PROTOCOL, Pem,
+    SERVER_NAME, SectionName, Time, WordOr, Words,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -91,6 +91,18 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
             right: "protocol = \"http2\"",
             wrong: "protocol = \"h2c\"",
             value: &Set(PROTOCOL, |draft: &mut UpstreamDraft, protocol| draft.upstream.protocol = protocol),
+            ..Key::LIVE
+        },
+        Key {
+            name: "proxy_protocol",
+            brief: "PROXY header that names the client to the upstream, at the beginning of each connection",
+            long: "For servers that expect it (nginx: `listen … proxy_protocol`, HAProxy: `accept-proxy`, Keepwarm: `proxy_protocol` of a listener). `\"v2\"` is binary and also has the client's TLS version, server name and ALPN, `\"v1\"` is a line of text. The header comes before TLS. The address is that of the client in the logs: a trusted proxy in front may name it. Each connection belongs to one client then, and is kept for that client only; `pool.max`, `pool.idle` and `limits.connections` count those of all clients, and the one that has been idle longest makes room. Calls through a door, and health checks, send `LOCAL` (`UNKNOWN` in v1), and share their connections.",
+            default: DefaultValue::Words("none"),
+            right: "proxy_protocol = \"v2\"",
+            wrong: "proxy_protocol = true",
+            value: &Set(PROXY_PROTOCOL, |draft: &mut UpstreamDraft, version| {
+                draft.upstream.proxy_protocol = Some(version)
+            }),
             ..Key::LIVE
         },
         Key {

@@ -68,7 +68,7 @@ impl Http2Pool {
         let mut inner = self.lock();
         let Http2PoolInner { settings, entries, keep_alive, .. } = &mut *inner;
         let entry = entries.get_mut(endpoint)?.get_mut(thread_index())?;
-        let learnt = keep_alive.get(endpoint).copied().unwrap_or_default();
+        let learnt = keep_alive.get(endpoint.server()).copied().unwrap_or_default();
         entry.drop_worn(settings, now);
         let usable = |kept: &&mut PooledConnection| {
             let link = &kept.link;
@@ -83,7 +83,7 @@ impl Http2Pool {
         let idle = kept.link.begin_call(now);
         if let Some(idle) = idle {
             self.metering.counts(kept.link.meter).reuse(kept.link.certificate_bytes);
-            if let Some(learnt) = keep_alive.get_mut(endpoint) {
+            if let Some(learnt) = keep_alive.get_mut(endpoint.server()) {
                 learnt.handle_use(idle, now.into_std());
             }
         }

@@ -16,7 +16,7 @@ impl Http2Pool {
         let mut inner = self.lock();
         match responded {
             // Without an earlier loss or close there is nothing to take back.
-            true => drop(inner.keep_alive.get_mut(endpoint).map(|it| it.handle_success(idle, now))),
+            true => drop(inner.keep_alive.get_mut(endpoint.server()).map(|it| it.handle_success(idle, now))),
             false => inner.learnt(endpoint).handle_loss(idle, now),
         }
     }

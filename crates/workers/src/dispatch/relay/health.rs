@@ -25,7 +25,7 @@ use super::super::fastcgi;
 use super::super::kind::LinkKind;
 use super::super::link::Link;
 use super::child::Child;
-use super::server::{Server, ServerProcess};
+use super::server::{Server, ServerProcess, own_endpoint};
 use super::{Protocol, ServerPolicy, lock};
 use crate::supervisor::LinkEvent;
 
@@ -55,7 +55,7 @@ async fn attend(link: Arc<Link>) {
     process.set_server(Server::new(endpoint.clone(), &policy));
     let language = match &endpoint {
         Endpoint::Tcp(address) => format!("a server at port {}", address.port()),
-        Endpoint::Unix(_) => format!("a server at {endpoint}"),
+        Endpoint::Unix(_) | Endpoint::Proxied(_) => format!("a server at {endpoint}"),
     };
     let kind = match policy.protocol {
         Protocol::Http(_) => "http",
@@ -73,7 +73,7 @@ async fn attend(link: Arc<Link>) {
         language,
         streams: u32::try_from(policy.concurrency).unwrap_or(u32::MAX),
     });
-    watch(&link, &app, process, &endpoint).await;
+    watch(&link, &app, process).await;
 }
 
 /// Says once for an app that its server listens on all interfaces: others on the network reach it past Keepwarm, with its limits, and are believed what they
@@ -109,7 +109,7 @@ async fn boot(link: &Link, app: &App, process: &ServerProcess) -> Option<Endpoin
         let policy = app.server_policy()?;
         let mut told = None;
         for slot in &slots {
-            match ask(slot, &policy).await {
+            match ask(&own_endpoint(slot, policy.proxy), &policy).await {
                 Ok(()) => return Some(slot.clone()),
                 Err(why) => told = why.or(told),
             }
@@ -131,7 +131,10 @@ async fn boot(link: &Link, app: &App, process: &ServerProcess) -> Option<Endpoin
 }
 
 /// Checks the server on request: by the supervisor while the server is idle, or by a client's task that waited too long for a response.
-async fn watch(link: &Arc<Link>, app: &App, process: &ServerProcess, endpoint: &Endpoint) {
+async fn watch(link: &Arc<Link>, app: &App, process: &ServerProcess) {
+    // Its version and address are its own: a reload may have changed those of the app.
+    let Some(server) = process.server() else { return };
+    let endpoint = &*server.own_endpoint();
     loop {
         process.look.notified().await;
         if link.lock().dead {
@@ -152,10 +155,9 @@ async fn watch(link: &Arc<Link>, app: &App, process: &ServerProcess, endpoint: &
                 let connected = timeout(PATIENCE, connect(endpoint)).await;
                 connected.unwrap_or_else(|_| Err(Some(SILENT.to_owned()))).map(drop)
             }
-            // The version is its own: a reload may have changed that of the app.
-            Protocol::Http(version) => {
-                let version = process.server().map_or(version, Server::http_version);
-                ask(endpoint, &ServerPolicy { protocol: Protocol::Http(version), ..policy }).await
+            Protocol::Http(_) => {
+                let protocol = Protocol::Http(server.http_version());
+                ask(endpoint, &ServerPolicy { protocol, ..policy }).await
             }
             // It accepts no other connection while one is open.
             Protocol::FastCgi(_) => ask_kept(app, endpoint).await,

@@ -37,9 +37,11 @@ impl Dialect for Http {
         need: ConnectionNeed,
     ) -> Result<Call, AcquireError> {
         let calls = relay.app.servers.http(server.http_version());
-        match relay.exchange.request().head.upgrade {
-            true => calls.acquire_to_switch(&server.endpoint, need, switch_target(relay.exchange)).await,
-            false => calls.acquire(&server.endpoint, need).await,
+        let request = relay.exchange.request();
+        let endpoint = server.endpoint_for(request);
+        match request.head.upgrade {
+            true => calls.acquire_to_switch(&endpoint, need, switch_target(relay.exchange)).await,
+            false => calls.acquire(&endpoint, need).await,
         }
     }
 

@@ -42,7 +42,8 @@ use keepwarm_net::{
 };
 use keepwarm_policy::ExpectSupport;
 use keepwarm_serve::{
-    BodyError, Exchange, RequestTimes, ResponseBuffer, is_read_first, read_first, respond_with_body_error,
+    BodyError, Exchange, ProxyVersion, RequestTimes, ResponseBuffer, is_read_first, read_first,
+    respond_with_body_error,
 };
 use tokio::time::Instant;
 
@@ -73,6 +74,8 @@ pub struct ServerPolicy {
     pub protocol: Protocol,
     /// Requests that one is given at once.
     pub concurrency: usize,
+    /// Each connection begins with a PROXY header of this version. For HTTP only.
+    pub proxy: Option<ProxyVersion>,
     /// The path of the health check; `None`: any response to any request will do.
     pub health: Option<String>,
     /// How its processes are treated, if it keeps some of its own: php-fpm, at a Unix socket.

@@ -1,5 +1,6 @@
 //! The places of a server: waiting for one, having one, giving it back.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use keepwarm_net::{Endpoint, Protocol as Version, WaitKind, thread_index};
+use keepwarm_serve::{ProxyVersion, Request};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -38,20 +40,38 @@ pub(in crate::dispatch) struct Server {
 #[derive(Debug, Clone, Copy)]
 struct PolicyAtStart {
     http: Version,
+    proxy: Option<ProxyVersion>,
     children: Option<ChildPolicy>,
     works_behind: bool,
 }
 
 impl Server {
     pub(super) fn new(endpoint: Endpoint, policy: &ServerPolicy) -> Self {
-        let ServerPolicy { children, works_behind, .. } = *policy;
+        let ServerPolicy { proxy, children, works_behind, .. } = *policy;
         let http = policy.protocol.http_version();
-        Self { endpoint, policy: PolicyAtStart { http, children, works_behind }, children: Mutex::default() }
+        Self {
+            endpoint,
+            policy: PolicyAtStart { http, proxy, children, works_behind },
+            children: Mutex::default(),
+        }
     }
 
     /// Which version of HTTP it speaks, if that is its protocol.
     pub(super) fn http_version(&self) -> Version {
         self.policy.http
+    }
+
+    /// Where a connection for the client of this request leads.
+    pub(super) fn endpoint_for(&self, request: &Request) -> Cow<'_, Endpoint> {
+        match self.policy.proxy {
+            Some(version) => Cow::Owned(self.endpoint.proxied(version.header(request))),
+            None => Cow::Borrowed(&self.endpoint),
+        }
+    }
+
+    /// Where a health check connects.
+    pub(super) fn own_endpoint(&self) -> Cow<'_, Endpoint> {
+        own_endpoint(&self.endpoint, self.policy.proxy)
     }
 
     /// How its processes are treated, if it keeps some of its own.
@@ -69,6 +89,14 @@ impl Server {
         if let Some(app) = app {
             app.servers.forget(&self.endpoint);
         }
+    }
+}
+
+/// Where a connection leads that is for no client.
+pub(super) fn own_endpoint(endpoint: &Endpoint, proxy: Option<ProxyVersion>) -> Cow<'_, Endpoint> {
+    match proxy {
+        Some(version) => Cow::Owned(endpoint.proxied(version.own_header())),
+        None => Cow::Borrowed(endpoint),
     }
 }
 
