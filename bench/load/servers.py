@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ START_TIMEOUT = 20.0
 STOP_TIMEOUT = 15.0
 
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
+# The benchmark's own certificate is known to nobody.
+ANY_CERTIFICATE = ssl._create_unverified_context()
 
 # What every nginx here is told; `http` is what it serves.
 NGINX_FRAME = """
@@ -187,10 +190,11 @@ def nginx_with(folder, http, access_log="/dev/null combined", processes=1, conne
 class Server:
     """A running server. Its standard output goes to /dev/null, as its peers' does; its standard error is kept for a failed start."""
 
-    def __init__(self, name, command, target, keepwarm_binary, expected_body=BODY):
+    def __init__(self, name, command, target, keepwarm_binary, expected_body=BODY, scheme="http"):
         self.name = name
         self.expected_body = expected_body
         self.port = free_port()
+        self.origin = f"{scheme}://127.0.0.1:{self.port}"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="keepwarm-bench-"))
         # nginx changes to another user when it is started as root, and must still reach its folder.
         self.folder.chmod(0o755)
@@ -212,7 +216,7 @@ class Server:
         deadline = time.monotonic() + START_TIMEOUT
         while True:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=2) as response:
+                with urllib.request.urlopen(f"{self.origin}/", timeout=2, context=ANY_CERTIFICATE) as response:
                     body = response.read()
                 if self.expected_body not in body:
                     raise SystemExit(f"{self.name} responds with {body!r}")

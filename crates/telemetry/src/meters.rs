@@ -118,6 +118,8 @@ pub struct ListenerCells {
     pub refused: ThreadCounter,
     /// Idle connections closed to make room for others.
     pub evicted: ThreadCounter,
+    /// Responses cut because their client took them too slowly.
+    pub too_slow: ThreadCounter,
     /// Times that accepting had to wait for a connection to end.
     pub waited: ThreadCounter,
     /// Bytes read from clients.
@@ -207,6 +209,8 @@ pub struct ListenerTotals {
     pub refused: u64,
     /// Closed while idle, to make room.
     pub evicted: u64,
+    /// Responses cut because their client took them too slowly.
+    pub too_slow: u64,
     /// Times that accepting had to wait.
     pub waited: u64,
     /// Bytes in.
@@ -248,6 +252,7 @@ impl ListenerMeter {
             open: accepted.saturating_sub(closed),
             refused: sum(|cells| &cells.refused),
             evicted: sum(|cells| &cells.evicted),
+            too_slow: sum(|cells| &cells.too_slow),
             waited: sum(|cells| &cells.waited),
             received: sum(|cells| &cells.received),
             sent: sum(|cells| &cells.sent),

@@ -229,6 +229,12 @@ fn listeners(listeners: &[ListenerStatus]) -> Vec<Family> {
             each(|totals| totals.evicted),
         ),
         counter(
+            "keepwarm_responses_cut",
+            "Responses cut because their client took them too slowly",
+            None,
+            each(|totals| totals.too_slow),
+        ),
+        counter(
             "keepwarm_connection_limit_waits",
             "Times that accepting paused at the connection limit, while connections waited in the kernel",
             None,

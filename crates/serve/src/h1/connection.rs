@@ -377,7 +377,10 @@ impl Stream {
         handler.finished(&self.request, &outcome);
         if fate != ResponseOutcome::Complete {
             match fate {
-                ResponseOutcome::ClientLost(ClientLoss::TooSlow) => self.io.reset_on_close(),
+                ResponseOutcome::ClientLost(ClientLoss::TooSlow) => {
+                    self.cells.too_slow.add(1);
+                    self.io.reset_on_close();
+                }
                 ResponseOutcome::Cut if !resets => self.linger().await,
                 _ => {}
             }

@@ -264,6 +264,7 @@ impl ServerStream {
         self.finished = true;
         handler.finished(&self.request, &outcome);
         if let ResponseOutcome::ClientLost(ClientLoss::TooSlow) = fate {
+            self.context.meter.of(keepwarm_net::thread_index()).too_slow.add(1);
             self.reset(h2::Reason::CANCEL);
         }
     }
