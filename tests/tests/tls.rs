@@ -732,3 +732,26 @@ fn dry_run(folder: &Path, config: &str) -> String {
         .expect("keepwarm");
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
+
+/// The PROXY header comes before the handshake, and names the client (a load balancer that forwards TCP sends it).
+#[test]
+fn a_proxy_header_comes_before_the_handshake() {
+    let authority = Authority::default();
+    let identity = authority.identity(&["shop.example"]);
+    let config = FIXED.replace("tls = {", "proxy_protocol = true\ntls = {")
+        + "\n[server]\ntrusted_proxies = [\"127.0.0.1\"]\n";
+    let config = config.replace(
+        "body = \"hello\" }",
+        "body = \"hello\" }\nheaders = { set = { X-Client = \"$client $scheme\" } }",
+    );
+    let server = start(&config, &pair("shop"), &[("shop", &identity)]);
+    fs::write(server.folder().join("ca.pem"), authority.pem()).unwrap();
+    let url = "https://shop.example:PORT/";
+    for version in ["--http1.1", "--http2"] {
+        let response = curl(&server, &["--haproxy-protocol", version], url);
+        assert!(response.to_ascii_lowercase().contains("x-client: 127.0.0.1 https"), "{response}");
+    }
+    // Without the header, the client's first message of TLS is not one.
+    let response = curl(&server, &[], url);
+    assert!(response.starts_with("curl: ("), "{response}");
+}

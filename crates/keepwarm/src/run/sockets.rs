@@ -233,7 +233,9 @@ fn explain(bind: &Bind, section: &str, error: &io::Error, own: &OwnSockets<'_>) 
         _ => error.to_string(),
     };
     let help = match section.ends_with(":http") {
-        true => "; it redirects HTTP to `domains`: give a listener of yours port 80 (with redirect_to_https = 443), or stop what has it",
+        true => {
+            "; it redirects HTTP to `domains`: give a listener of yours port 80 (with redirect_to_https = 443), or stop what has it"
+        }
         false => "",
     };
     format!("cannot listen on {bind} ({section}): {what}{help}")
