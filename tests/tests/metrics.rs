@@ -36,9 +36,12 @@ app = "faulty"
 [[listen.main.route]]
 path = "/*"
 app = "app"
+[acme]
+directory = "https://127.0.0.1:1/directory"
+storage = "@DIR@/acme"
 [listen.secure]
 bind = "unix:@DIR@/secure.sock"
-tls = { cert = "@DIR@/shop.pem", key = "@DIR@/shop.key" }
+tls = { cert = "@DIR@/shop.pem", key = "@DIR@/shop.key", acme = "acme.test" }
 route = [{ respond = 204 }]
 [listen.proxied]
 bind = "unix:@DIR@/proxied.sock"
