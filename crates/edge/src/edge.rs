@@ -259,7 +259,7 @@ impl Site {
                 return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
             Target::Guarded { handler, .. } => return Some(Arc::clone(handler)),
-            Target::Respond(respond) => respond.respond(exchange),
+            Target::Respond(respond) => respond.respond(exchange, &captures),
             Target::Redirect(redirect) => redirect.respond(exchange, &captures),
         }
         None

@@ -8,6 +8,7 @@ mod header_rules;
 mod htaccess;
 mod logs;
 mod matcher;
+mod respond;
 mod split;
 mod template;
 mod upstream;
@@ -20,8 +21,8 @@ use std::time::Duration;
 
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
-    BasicAuth, Changes, Checks, Cidr, ConcurrencyLimit, Files, FixedResponse, HeaderRules, PathPattern,
-    Redirect, Route, SendFiles, Site, Target, TryFiles,
+    BasicAuth, Changes, Checks, Cidr, ConcurrencyLimit, Files, HeaderRules, PathPattern, Redirect, Route,
+    SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
 use keepwarm_serve::{
@@ -398,16 +399,7 @@ fn target(
             Target::Files(Arc::new(files.with_options(files::options(&route.file_options)?)))
                 .behind(checks, path)
         }
-        Action::Respond(respond) => Target::Respond(
-            FixedResponse::new(
-                respond.status,
-                respond.content_type.as_deref(),
-                &respond.headers,
-                &respond.body,
-            )
-            .map_err(|bad| bad.to_string())?,
-        )
-        .behind(checks, path),
+        Action::Respond(respond) => Target::Respond(respond::response(respond)?).behind(checks, path),
         Action::Redirect(redirect) => {
             let to = template::template(&redirect.to);
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)

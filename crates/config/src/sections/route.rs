@@ -132,6 +132,7 @@ fn check_captures(draft: &RouteDraft, cx: &mut Checker<'_>) {
     let used = headers
         .chain(&route.rewrite)
         .chain(draft.redirect.as_ref().map(|redirect| &redirect.to))
+        .chain(draft.respond.as_ref().map(|respond| &respond.body))
         .map(Template::captures)
         .max()
         .unwrap_or(0);
@@ -140,6 +141,7 @@ fn check_captures(draft: &RouteDraft, cx: &mut Checker<'_>) {
         let message = format!("`{}` uses `${used}`, but its `path` has {known} `*` or groups", cx.name());
         cx.problem(draft.span, message)
             .expected("a single `path` (apart from negated ones) with a `*` or a group in parentheses for each number")
+            .help("for a dollar sign, write `$$`")
             .report(cx);
     }
 }
