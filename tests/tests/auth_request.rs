@@ -291,6 +291,16 @@ fn a_service_that_hangs_or_is_gone_lets_nobody_in() {
 }
 
 #[test]
+fn a_service_that_dies_lets_nobody_in() {
+    let server = apps();
+    let response = ask(&server, "wsgi.test", "/echo", "Authorization: Bearer die\r\n");
+    assert!((502..=503).contains(&response.status), "{}", response.status);
+    server.wait_for_log("did not decide", LONG);
+    // Its replacement decides.
+    assert_eq!(ask(&server, "wsgi.test", "/echo", GOOD).status, 200);
+}
+
+#[test]
 fn the_response_of_the_service_is_bounded() {
     let service = Origin::start(|request, stream| {
         let status = if request.field("x-let").is_some() { "200 OK" } else { "403 No" };

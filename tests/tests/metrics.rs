@@ -23,6 +23,10 @@ bind = "127.0.0.1:0"
 path = "/fixed"
 respond = 204
 [[listen.main.route]]
+path = "/authorized"
+respond = 204
+auth_request = { app = "app", path = "/pong" }
+[[listen.main.route]]
 path = "/mirrored"
 app = "app"
 mirror = { app = "app" }
@@ -154,6 +158,7 @@ fn the_page_describes_every_metric() {
     server.client().patient(LONG).ask(format!("GET {die}"));
     server.client().patient(LONG).ask("GET /bare-lf HTTP/1.1\r\nHost: faulty.example\r\n\r\n");
     server.client().patient(LONG).ask(get("/mirrored"));
+    server.client().patient(LONG).ask(get("/authorized"));
     let door = server.folder().join("nobody.sock");
     assert_eq!(admin::ask_unix(&door, "GET", "/").0, 502);
     assert_eq!(admin::ask_unix(&door, "TRACE", "/").0, 405);
@@ -168,6 +173,7 @@ fn the_page_describes_every_metric() {
         r#"keepwarm_retries_total{app="app",reason="worker_died"}"#,
         r#"keepwarm_refusals_total{app="app",reason="worker_died"}"#,
         r#"keepwarm_mirrored_requests_total{app="app",outcome="ok"}"#,
+        r#"keepwarm_auth_requests_total{app="app",outcome="allowed"}"#,
         r#"keepwarm_stalls_total{app="app",kind="close_added"}"#,
         r#"keepwarm_responses_normalized_total{app="faulty",fault="bare_lf"}"#,
     ] {
@@ -230,7 +236,9 @@ fn requests_are_counted_by_app_route_and_class() {
         .filter_map(|name| Some(name.split_once("route=\"")?.1.split('"').next()?.to_owned()))
         .collect();
     let known: BTreeSet<String> =
-        ["", "/*", "/fixed", "/mirrored", "shop.example/api/*", "faulty.example/*"].map(str::to_owned).into();
+        ["", "/*", "/fixed", "/authorized", "/mirrored", "shop.example/api/*", "faulty.example/*"]
+            .map(str::to_owned)
+            .into();
     assert_eq!(routes, known);
 }
 

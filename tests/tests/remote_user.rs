@@ -113,13 +113,14 @@ fn told(kind: &str, response: &Response) -> Value {
     }
 }
 
+const ALICE: &str = "Authorization: Basic YWxpY2U6c2VjcmV0\r\n";
 const FORGED: &str = "Remote-User: mallory\r\nRemote_User: mallory\r\nAuth-Type: mallory\r\n";
 
 #[test]
 fn an_app_learns_the_user_from_keepwarm_and_nobody_else() {
     let server = server();
     for kind in KINDS {
-        let basic = format!("Authorization: Basic YWxpY2U6c2VjcmV0\r\n{FORGED}");
+        let basic = format!("{ALICE}{FORGED}");
         let with_password = ask(&server, &format!("{kind} basic"), &basic);
         let with_service =
             ask(&server, &format!("{kind} service"), &format!("Authorization: Bearer good\r\n{FORGED}"));
@@ -187,7 +188,16 @@ fn an_upstream_learns_the_user_by_a_header() {
         origin.address()
     );
     let server = Server::start(&config);
-    assert_eq!(ask(&server, "", &format!("Authorization: Basic YWxpY2U6c2VjcmV0\r\n{FORGED}")).status, 200);
+    assert_eq!(ask(&server, "", &format!("{ALICE}{FORGED}")).status, 200);
+    // Nor by a trailer, for a server that merges them into its fields.
+    for (trailers, kept) in [("X-Sum: 1\r\n", 1), ("X-Sum: 1\r\nRemote_User: mallory\r\n", 0)] {
+        let body = format!("2\r\nab\r\n0\r\n{trailers}\r\n");
+        let request =
+            format!("POST / HTTP/1.1\r\nHost: a.example\r\n{ALICE}Transfer-Encoding: chunked\r\n\r\n{body}");
+        assert_eq!(server.client().patient(LONG).ask(request).status, 200);
+        assert_eq!(origin.last().trailers.len(), kept, "{:?}", origin.last().trailers);
+    }
+    assert_eq!(ask(&server, "", &format!("{ALICE}{FORGED}")).status, 200);
     let asked = origin.last();
     assert_eq!(asked.head.to_lowercase().matches("remote-user").count(), 1, "{}", asked.head);
     assert_eq!((asked.field("remote-user"), asked.field("authorization")), (Some("alice"), None));

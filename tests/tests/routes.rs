@@ -122,3 +122,74 @@ workers = 1
         serde_json::from_str(&keepwarm_tests::admin::ask_unix(&socket, "GET", "/echo").1).expect("JSON");
     assert_eq!(seen["server"], serde_json::json!([socket, null]));
 }
+
+#[test]
+fn header_rules_of_a_listener_apply_to_all_its_responses() {
+    let server = Server::start(
+        r#"
+[listen.main]
+bind = "127.0.0.1:0"
+headers = { set = { X-Site = "$host_name", X-Frame-Options = "DENY" }, if_missing = { Cache-Control = "no-cache" } }
+request_headers = { set = { X-Tenant = "$host_name" }, remove = ["X-Secret"] }
+[[listen.main.route]]
+path = "/fixed"
+respond = { status = 200, body = "fixed" }
+headers = { remove = ["X-Frame-Options"], set = { Cache-Control = "public" } }
+[[listen.main.route]]
+path = "/app/*"
+strip_prefix = true
+app = "app"
+request_headers = { set = { X-Route = "1" } }
+[app.app]
+entry = "wsgi_app:application"
+directory = "@APPS@"
+interpreter = "@PYTHON@"
+workers = 1
+"#,
+    );
+    let fixed = server.ask(get("/fixed"));
+    assert_eq!((fixed.field("x-site"), fixed.field("x-frame-options")), (Some("test.example"), None));
+    assert_eq!(fixed.field("cache-control"), Some("public"));
+    let app =
+        server.ask("GET /app/echo HTTP/1.1\r\nHost: b.example:80\r\nX-Secret: 1\r\nX-Tenant: 2\r\n\r\n");
+    assert_eq!((app.field("x-site"), app.field("x-frame-options")), (Some("b.example"), Some("DENY")));
+    assert_eq!(app.field("cache-control"), Some("no-cache"));
+    let seen = app.json();
+    assert_eq!((&seen["HTTP_X_TENANT"], &seen["HTTP_X_ROUTE"]), (&"b.example".into(), &"1".into()));
+    assert!(seen["HTTP_X_SECRET"].is_null());
+    // Without a route, and malformed.
+    assert_eq!(server.ask(get("/none")).field("x-frame-options"), Some("DENY"));
+    let malformed = server.ask("GET / HTTP/1.1\r\nHost: a.example\r\nBad Header: 1\r\n\r\n");
+    assert_eq!((malformed.status, malformed.field("x-frame-options")), (400, Some("DENY")));
+}
+
+#[test]
+fn a_body_has_values_of_the_request_that_stay_values() {
+    let server = Server::start(
+        r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+path = "/html/*"
+respond = { body = "<p title='$arg_q'>$1: $arg_q, $$5</p>", content_type = "text/html; charset=utf-8" }
+[[listen.main.route]]
+path = "/json"
+respond = { status = 404, body = '{"q":"$arg_q","client":"$client"}', content_type = "application/problem+json" }
+[[listen.main.route]]
+path = "/guarded/*"
+respond = { body = "$1 $method" }
+concurrency = { total = 4 }
+"#,
+    );
+    let html = server.ask(get("/html/a?q=%3Cb%20x=%27%22%3E%26"));
+    let value = "&lt;b x=&#39;&quot;&gt;&amp;";
+    assert_eq!(html.text(), format!("<p title='{value}'>a: {value}, $5</p>"));
+    let json = server.ask(get("/json?q=%22%2C%22x%22%3A%0A%5C"));
+    assert_eq!((json.status, json.json()["q"].as_str()), (404, Some("\",\"x\":\n\\")));
+    assert_eq!(json.json()["client"], "127.0.0.1");
+    assert_eq!(server.ask(get("/guarded/b/c")).text(), "b/c GET");
+    let mut client = server.client();
+    client.send("HEAD /guarded/b HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    let head = client.response("HEAD");
+    assert_eq!((head.field("content-length"), head.text().as_str()), (Some("6"), ""));
+}

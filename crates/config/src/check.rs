@@ -112,6 +112,8 @@ fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &
         proxy_protocol: draft.proxy_protocol,
         allow: draft.allow,
         deny: draft.deny,
+        headers: draft.headers,
+        request_headers: draft.request_headers,
     }
 }
 

@@ -53,7 +53,10 @@ impl Handler for Edge {
 
 impl Frontend for Edge {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        exchange.request_mut().notes.routed.error_pages = self.site.load().error_pages().cloned();
+        let site = self.site.load();
+        let request = exchange.request_mut();
+        request.notes.routed.error_pages = site.error_pages().cloned();
+        request.notes.routed.response_edits = site.edits(request);
         respond_with_refusal(exchange, refusal);
     }
 
@@ -108,6 +111,9 @@ impl Site {
     fn handle(&self, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
         if let Some(pages) = self.error_pages() {
             exchange.request_mut().notes.routed.error_pages = Some(Arc::clone(pages));
+        }
+        if let Some(edits) = self.edits(exchange.request()) {
+            exchange.request_mut().notes.routed.response_edits = Some(edits);
         }
         let head = &exchange.request().head;
         if let Some(refusal) = head.refusal {
@@ -253,7 +259,7 @@ impl Site {
                 return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
             Target::Guarded { handler, .. } => return Some(Arc::clone(handler)),
-            Target::Respond(respond) => respond.respond(exchange),
+            Target::Respond(respond) => respond.respond(exchange, &captures),
             Target::Redirect(redirect) => redirect.respond(exchange, &captures),
         }
         None

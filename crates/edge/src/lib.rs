@@ -47,7 +47,7 @@ pub use matcher::{Conditions, Glob, PatternSet, RegularExpression, ValueConditio
 pub use mirror::{Mirror, MirrorSettings};
 pub use pattern::{HostPattern, PathPattern};
 pub use refusals::ERROR_RESPONSES;
-pub use responses::{FixedResponse, Redirect};
+pub use responses::{FixedResponse, Redirect, ValueEscape};
 pub use route::{Changes, Route, Target};
 pub use site::Site;
 pub use split::{Split, SplitKey, SplitTarget};

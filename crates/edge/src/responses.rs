@@ -1,5 +1,7 @@
 //! Responses of the edge that are not errors, built with their route.
 
+mod body;
+
 use std::future::Future;
 use std::pin::Pin;
 
@@ -9,12 +11,15 @@ use crate::template::{Template, TemplatePiece, Values, Variable};
 use keepwarm_http1::{BadField, scan_app_fields};
 use keepwarm_serve::{Exchange, FieldEdits, Handler};
 
-/// A fixed response.
+use self::body::Body;
+pub use self::body::ValueEscape;
+
+/// A fixed response, or one whose body has values of the request.
 #[derive(Debug, Clone)]
 pub struct FixedResponse {
     status: u16,
     fields: Vec<Field>,
-    body: Box<[u8]>,
+    body: Body,
 }
 
 type Field = (Box<[u8]>, Box<[u8]>);
@@ -30,6 +35,30 @@ impl FixedResponse {
         fields: &[(String, String)],
         body: &str,
     ) -> Result<Self, BadField> {
+        let body = Body::Fixed(body.as_bytes().into());
+        Self::with_body(status, content_type, fields, body)
+    }
+
+    /// The same with a body that has values of the request, written by `escape`.
+    ///
+    /// # Errors
+    /// The first field that cannot be sent.
+    pub fn templated(
+        status: u16,
+        content_type: Option<&str>,
+        fields: &[(String, String)],
+        body: Template,
+        escape: ValueEscape,
+    ) -> Result<Self, BadField> {
+        Self::with_body(status, content_type, fields, Body::Template(body, escape))
+    }
+
+    fn with_body(
+        status: u16,
+        content_type: Option<&str>,
+        fields: &[(String, String)],
+        body: Body,
+    ) -> Result<Self, BadField> {
         let mut all: Vec<Field> = Vec::new();
         let mut push = |name: &str, value: &str| all.push((name.as_bytes().into(), value.as_bytes().into()));
         if let Some(content_type) = content_type {
@@ -37,11 +66,11 @@ impl FixedResponse {
         }
         fields.iter().for_each(|(name, value)| push(name, value));
         // As a field, not as a computed length: so it is in the response to HEAD as well.
-        if !matches!(status, 204 | 205 | 304) {
+        if let (Body::Fixed(body), false) = (&body, matches!(status, 204 | 205 | 304)) {
             push("Content-Length", &body.len().to_string());
         }
         scan_app_fields(pairs(&all))?;
-        Ok(Self { status, fields: all, body: body.as_bytes().into() })
+        Ok(Self { status, fields: all, body })
     }
 
     /// The status.
@@ -54,10 +83,17 @@ impl FixedResponse {
         self.fields = edited(&self.fields, edits);
     }
 
-    pub(crate) fn respond(&self, exchange: &mut Exchange<'_>) {
-        match exchange.head(self.status, None, false, pairs(&self.fields)) {
+    pub(crate) fn uses_captures(&self) -> bool {
+        matches!(&self.body, Body::Template(template, _) if template.uses_captures())
+    }
+
+    pub(crate) fn respond(&self, exchange: &mut Exchange<'_>, captures: &[Vec<u8>]) {
+        let made = self.body.made(Values { request: exchange.request(), captures });
+        let length = made.as_ref().map(|body| body.len().to_string());
+        let length = length.as_ref().map(|length| (b"Content-Length".as_slice(), length.as_bytes()));
+        match exchange.head(self.status, None, false, pairs(&self.fields).chain(length)) {
             Ok(_) => {
-                exchange.data(&self.body);
+                exchange.data(made.as_deref().unwrap_or(self.body.fixed()));
                 exchange.end();
             }
             Err(bad) => respond_with_bad_field(exchange, &bad),
@@ -65,10 +101,21 @@ impl FixedResponse {
     }
 }
 
-/// Behind checks; otherwise it responds without a future.
-impl Handler for FixedResponse {
+/// A fixed response behind checks; otherwise it responds without a future.
+#[derive(Debug)]
+pub(crate) struct CheckedResponse {
+    pub(crate) response: FixedResponse,
+    /// The route's, for what its `*` or groups stand for.
+    pub(crate) path: PathPattern,
+}
+
+impl Handler for CheckedResponse {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        self.respond(exchange);
+        let captures = match self.response.uses_captures() {
+            true => self.path.captures(exchange.request().path()),
+            false => Vec::new(),
+        };
+        self.response.respond(exchange, &captures);
         Box::pin(std::future::ready(()))
     }
 }

@@ -11,7 +11,7 @@ use crate::cidr::Cidr;
 use crate::index::RouteIndex;
 use crate::matcher::{Conditions, RequestView};
 use crate::pattern::{HostPattern, PathPattern};
-use crate::responses::CheckedRedirect;
+use crate::responses::{CheckedRedirect, CheckedResponse};
 use crate::{Checks, Files, FixedResponse, HeaderRules, Redirect, SplitKey, Template};
 
 /// A route: what it takes, its limits, and where it ends.
@@ -123,7 +123,7 @@ impl Target {
             Self::App { name, handler } => return Self::App { name, handler: checks.around(handler) },
             Self::Files(files) => files,
             Self::Guarded { handler, .. } => handler,
-            Self::Respond(respond) => Arc::new(respond),
+            Self::Respond(response) => Arc::new(CheckedResponse { response, path: path.clone() }),
             Self::Redirect(redirect) => Arc::new(CheckedRedirect { redirect, path: path.clone() }),
         };
         Self::Guarded { label, handler: checks.around(handler) }
@@ -186,7 +186,11 @@ impl Route {
             changes.response.iter().chain(&changes.request).any(HeaderRules::uses_captures)
                 || changes.rewrite.as_ref().is_some_and(Template::uses_captures)
         });
-        let in_target = matches!(&self.target, Target::Redirect(redirect) if redirect.uses_captures());
+        let in_target = match &self.target {
+            Target::Redirect(redirect) => redirect.uses_captures(),
+            Target::Respond(respond) => respond.uses_captures(),
+            Target::App { .. } | Target::Files(_) | Target::Guarded { .. } => false,
+        };
         self.uses_captures = in_changes || in_target;
         let Some(edits) = &self.edits else { return };
         match &mut self.target {

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use http::Method;
-use keepwarm_serve::{ErrorPages, Request};
+use keepwarm_serve::{ErrorPages, FieldEdits, Request};
 
 use crate::access::AccessLog;
 use crate::cidr::Cidr;
 use crate::forwarding::LOCAL;
+use crate::header_rules::HeaderRules;
 use crate::matcher::{BareRequest, RequestView};
 use crate::pattern::host_of;
 use crate::route::{Route, RouteMatch, Routes, allow};
+use crate::template::Values;
 
 /// What a listener does with requests.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub struct Site {
     trusted_proxies: Vec<Cidr>,
     access_log: Option<AccessLog>,
     error_pages: Option<Arc<ErrorPages>>,
+    /// Of responses without a route.
+    header_rules: Option<HeaderRules>,
     /// `Allow` for the listener as a whole.
     allow: String,
     admitted: Vec<Cidr>,
@@ -40,6 +44,7 @@ impl Site {
             trusted_proxies,
             access_log: None,
             error_pages: None,
+            header_rules: None,
             allow,
             admitted: Vec::new(),
             denied: Vec::new(),
@@ -83,6 +88,16 @@ impl Site {
     #[must_use]
     pub fn with_error_pages(self, pages: Option<Arc<ErrorPages>>) -> Self {
         Self { error_pages: pages, ..self }
+    }
+
+    /// Changes the head of responses that are of no route; those of a route have changes of their own.
+    #[must_use]
+    pub fn with_header_rules(self, header_rules: Option<HeaderRules>) -> Self {
+        Self { header_rules, ..self }
+    }
+
+    pub(crate) fn edits(&self, request: &Request) -> Option<Arc<FieldEdits>> {
+        self.header_rules.as_ref().map(|rules| rules.edits(Values { request, captures: &[] }))
     }
 
     pub(crate) fn error_pages(&self) -> Option<&Arc<ErrorPages>> {

@@ -4,9 +4,11 @@ mod auth_request;
 mod compression;
 mod error_pages;
 mod files;
+mod header_rules;
 mod htaccess;
 mod logs;
 mod matcher;
+mod respond;
 mod split;
 mod template;
 mod upstream;
@@ -19,8 +21,8 @@ use std::time::Duration;
 
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
-    BasicAuth, Changes, Checks, Cidr, ConcurrencyLimit, Files, FixedResponse, HeaderRules, PathPattern,
-    Redirect, Route, SendFiles, Site, Target, TryFiles,
+    BasicAuth, Changes, Checks, Cidr, ConcurrencyLimit, Files, HeaderRules, PathPattern, Redirect, Route,
+    SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
 use keepwarm_serve::{
@@ -275,6 +277,7 @@ pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect())
         .named(&listen.name)
         .with_error_pages(error_pages::pages([listen.error_pages.as_slice()])?)
+        .with_header_rules(template::header_rules(&listen.headers))
         .with_clients(
             listen.allow.iter().filter_map(cidr).collect(),
             listen.deny.iter().filter_map(cidr).collect(),
@@ -295,7 +298,7 @@ fn route(
     targets: RouteTargets<'_>,
     hsts: Option<&str>,
 ) -> Result<Route, String> {
-    let mut rules = route.headers.clone();
+    let mut rules = header_rules::merged(&listen.headers, &route.headers);
     // What the route sets itself counts.
     let sets = |name: &str| rules.set.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
     if let Some(value) = hsts.filter(|_| !sets(HSTS)) {
@@ -307,7 +310,8 @@ fn route(
         Some(edits) => (Some(Arc::new(edits.map_err(|bad| bad.to_string())?)), None),
         None => (None, response),
     };
-    let request = template::header_rules(&route.request_headers);
+    let request = header_rules::merged(&listen.request_headers, &route.request_headers);
+    let request = template::header_rules(&request);
     let rewrite = route.rewrite.as_ref().map(template::template);
     let has_changes = response.is_some() || request.is_some() || rewrite.is_some();
     let path = matcher::path(&route.path)?;
@@ -396,16 +400,7 @@ fn target(
             Target::Files(Arc::new(files.with_options(files::options(&route.file_options)?)))
                 .behind(checks, path)
         }
-        Action::Respond(respond) => Target::Respond(
-            FixedResponse::new(
-                respond.status,
-                respond.content_type.as_deref(),
-                &respond.headers,
-                &respond.body,
-            )
-            .map_err(|bad| bad.to_string())?,
-        )
-        .behind(checks, path),
+        Action::Respond(respond) => Target::Respond(respond::response(respond)?).behind(checks, path),
         Action::Redirect(redirect) => {
             let to = template::template(&redirect.to);
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)

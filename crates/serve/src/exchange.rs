@@ -1,9 +1,10 @@
 //! One request and the means to respond to it.
 
+use std::sync::LazyLock;
 use std::task::{Context, Poll, Waker};
 
 use http::Method;
-use keepwarm_http1::{AppFields, BadField, ResponseLength};
+use keepwarm_http1::{AppFields, BadField, Fields, ResponseLength};
 use keepwarm_net::Deadlines;
 use tokio::time::Instant;
 
@@ -166,9 +167,16 @@ impl Exchange<'_> {
         on!(self, stream => stream.body_buffered())
     }
 
-    /// The trailers of the request, once the body is done.
-    pub fn trailers(&self) -> &keepwarm_http1::Fields {
-        on!(self, stream => stream.trailers())
+    /// The trailers of the request, once the body is done. None of a request that forges in them what only the route may state.
+    pub fn trailers(&self) -> &Fields {
+        static NONE: LazyLock<Fields> = LazyLock::new(Fields::new);
+        let trailers = on!(self, stream => stream.trailers());
+        let withheld = &self.request().notes.routed.withheld_fields;
+        let is_forged = |name: &[u8]| withheld.iter().any(|withheld| withheld.matches(name));
+        if !withheld.is_empty() && trailers.iter().any(|(name, _)| is_forged(name)) {
+            return &NONE;
+        }
+        trailers
     }
 
     /// Waits until the client is gone: a reset, or an earlier failed write.

@@ -1,5 +1,7 @@
 """An authorization service for WSGI; auth_asgi.py, auth.ru, auth.php, auth.js and web/index.php are the same."""
 
+import os
+
 SEEN = ["X-Original-Method", "X-Original-URI", "X-Original-URL", "X-Forwarded-Method", "X-Forwarded-Uri",
         "X-Forwarded-For", "Content-Length", "Content-Type", "Range", "If-None-Match", "Remote-User"]
 
@@ -8,6 +10,8 @@ def decide(method, field):
     """Status, fields and body for a request with these fields."""
     seen = "|".join([method] + [field(name) for name in SEEN])
     credentials = field("Authorization")
+    if credentials == "Bearer die":
+        os._exit(3)
     if credentials == "Bearer good":
         return 200, [("Remote-User", "jo"), ("X-Auth-Groups", "staff"), ("X-Auth-Seen", seen)], "welcome"
     if credentials == "Bearer silent":

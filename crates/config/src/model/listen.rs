@@ -1,7 +1,8 @@
 use std::path::PathBuf;
 
 use super::{
-    Bind, Cidr, Conditions, ErrorPage, ForwardProxy, Limits, ListenTls, Route, StatusRange, Template,
+    Bind, Cidr, Conditions, ErrorPage, ForwardProxy, HeaderRules, Limits, ListenTls, Route, StatusRange,
+    Template,
 };
 
 /// `[listen.NAME]`: addresses, and the routes of the requests that arrive there.
@@ -32,6 +33,10 @@ pub struct Listener {
     pub allow: Vec<Cidr>,
     /// Clients that get 403 on every route.
     pub deny: Vec<Cidr>,
+    /// Changes to the head of every response, before those of the route.
+    pub headers: HeaderRules,
+    /// Changes to the head of requests that an app or upstream gets, before those of the route.
+    pub request_headers: HeaderRules,
 }
 
 /// `access_log`: format and file of the records.

@@ -172,7 +172,7 @@ pub struct FixedResponse {
     /// Status, from 200 to 599.
     pub status: u16,
     /// Body; empty for 204, 205 and 304.
-    pub body: String,
+    pub body: Template,
     /// `Content-Type`; `None` if there is no body.
     pub content_type: Option<String>,
     /// Other headers, with names as written.

@@ -3,13 +3,16 @@ use super::forward_proxy::{self, FORWARD_PROXY};
 use super::limits::LIMITS;
 use super::listen_domains::Domains;
 use super::listen_tls::{LISTEN_TLS, TlsDraft};
-use super::route::{RouteDraft, RouteList};
+use super::route::{RouteDraft, RouteList, check_written_headers};
 use crate::checker::Checker;
 use crate::description::Describe;
 use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
-use crate::model::{AccessLog, Bind, Cidr, Compression, ErrorPage, ForwardProxy, Limits, LogFormat, Server};
+use crate::model::{
+    AccessLog, Bind, Cidr, Compression, ErrorPage, ForwardProxy, HeaderRules, Limits, LogFormat, Server,
+    Template,
+};
 use crate::raw::{Directive, Span, Table, Value};
-use crate::shape::{AccessLogShape, BindAddresses, CIDRS, Count, ErrorPagesShape, Flag};
+use crate::shape::{AccessLogShape, BindAddresses, CIDRS, Count, ErrorPagesShape, Flag, header_rules};
 
 /// `[listen.NAME]` before the checks of the whole file, with the spans that these checks report.
 pub(crate) struct ListenDraft {
@@ -30,6 +33,8 @@ pub(crate) struct ListenDraft {
     pub(crate) proxy_protocol: bool,
     pub(crate) allow: Vec<Cidr>,
     pub(crate) deny: Vec<Cidr>,
+    pub(crate) headers: HeaderRules,
+    pub(crate) request_headers: HeaderRules,
     pub(crate) routes: Vec<RouteDraft>,
     /// The file has no route, not even an invalid one.
     pub(crate) has_no_route: bool,
@@ -53,6 +58,8 @@ impl ListenDraft {
             proxy_protocol: false,
             allow: Vec::new(),
             deny: Vec::new(),
+            headers: HeaderRules::default(),
+            request_headers: HeaderRules::default(),
             routes: Vec::new(),
             has_no_route: true,
         }
@@ -103,6 +110,24 @@ fn check_forward_proxy(listen: &ListenDraft, table: &Table, directive: &Directiv
 fn check_tls(listen: &ListenDraft, table: &Table, directive: &Directive, cx: &mut Checker<'_>) {
     if let Some(tls) = &listen.tls {
         tls.check(table, directive, cx);
+    }
+}
+
+fn check_headers(listen: &ListenDraft, _: &Table, directive: &Directive, cx: &mut Checker<'_>) {
+    check_captures(&listen.headers, directive, cx);
+}
+
+fn check_request_headers(listen: &ListenDraft, _: &Table, directive: &Directive, cx: &mut Checker<'_>) {
+    check_written_headers(&listen.request_headers, directive, cx);
+    check_captures(&listen.request_headers, directive, cx);
+}
+
+/// `$1` to `$9` are of a route's path.
+fn check_captures(rules: &HeaderRules, directive: &Directive, cx: &mut Checker<'_>) {
+    if let Some(number) = rules.templates().map(Template::captures).max().filter(|number| *number > 0) {
+        cx.problem(directive.span, format!("`{}` uses `${number}`, which only a route has", cx.name()))
+            .help("set this header in the route")
+            .report(cx);
     }
 }
 
@@ -275,6 +300,32 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             right: "deny = [\"203.0.113.0/24\"]",
             wrong: "deny = [\"somebody\"]",
             value: &Set(CIDRS, |listen: &mut ListenDraft, blocks| listen.deny = blocks),
+            ..Key::LIVE
+        },
+        Key {
+            name: "headers",
+            brief: "Headers to set or remove in every response of the listener",
+            long: "Written like `headers` of a route, without `$1` to `$9`. Also applied to responses without a route and to malformed requests. The route's `headers` are applied afterwards: for a header that it sets or removes, the listener's rules are void.",
+            default: DefaultValue::Words("none"),
+            right: "headers = { set = { X-Content-Type-Options = \"nosniff\" } }",
+            wrong: "headers = \"X-Content-Type-Options: nosniff\"",
+            value: &CheckedSubtable(
+                header_rules(|listen: &mut ListenDraft| &mut listen.headers),
+                check_headers,
+            ),
+            ..Key::LIVE
+        },
+        Key {
+            name: "request_headers",
+            brief: "Headers to set or remove in requests that apps and upstreams get through the listener",
+            long: "Written like `request_headers` of a route, which are applied afterwards, without `$1` to `$9`.",
+            default: DefaultValue::Words("none"),
+            right: "request_headers = { set = { X-Site = \"$host_name\" } }",
+            wrong: "request_headers = { set = { Host = \"example.com\" } }",
+            value: &CheckedSubtable(
+                header_rules(|listen: &mut ListenDraft| &mut listen.request_headers),
+                check_request_headers,
+            ),
             ..Key::LIVE
         },
     ],

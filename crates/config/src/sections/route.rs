@@ -14,7 +14,9 @@ use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
 use crate::key::{CheckedSubtable, DefaultValue, Key, Section, Set};
-use crate::model::{Action, Compression, EarlyHints, FixedResponse, PathPattern, Redirect, Route, Template};
+use crate::model::{
+    Action, Compression, EarlyHints, FixedResponse, HeaderRules, PathPattern, Redirect, Route, Template,
+};
 use crate::raw::{Directive, Span, Table};
 use crate::shape::{
     CIDRS, DirectoryTable, ExistingPath, Flag, ParsedString, RedirectShape, ResponseShape, SectionName, Size,
@@ -105,9 +107,12 @@ impl Describe for RouteList {
     }
 }
 
-/// Headers of requests that the edge itself writes.
 fn check_request_headers(draft: &RouteDraft, _: &Table, directive: &Directive, cx: &mut Checker<'_>) {
-    let rules = &draft.route.request_headers;
+    check_written_headers(&draft.route.request_headers, directive, cx);
+}
+
+/// Headers of requests that the edge itself writes.
+pub(super) fn check_written_headers(rules: &HeaderRules, directive: &Directive, cx: &mut Checker<'_>) {
     let set = rules.set.iter().chain(&rules.add).chain(&rules.if_missing).map(|(name, _)| name);
     for name in set.chain(&rules.remove) {
         let lower = name.to_ascii_lowercase();
@@ -127,6 +132,7 @@ fn check_captures(draft: &RouteDraft, cx: &mut Checker<'_>) {
     let used = headers
         .chain(&route.rewrite)
         .chain(draft.redirect.as_ref().map(|redirect| &redirect.to))
+        .chain(draft.respond.as_ref().map(|respond| &respond.body))
         .map(Template::captures)
         .max()
         .unwrap_or(0);
@@ -135,6 +141,7 @@ fn check_captures(draft: &RouteDraft, cx: &mut Checker<'_>) {
         let message = format!("`{}` uses `${used}`, but its `path` has {known} `*` or groups", cx.name());
         cx.problem(draft.span, message)
             .expected("a single `path` (apart from negated ones) with a `*` or a group in parentheses for each number")
+            .help("for a dollar sign, write `$$`")
             .report(cx);
     }
 }

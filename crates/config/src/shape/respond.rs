@@ -1,11 +1,11 @@
 //! `respond`: a fixed response.
 
-use super::{Count, ResponseHeaders, field_value_is_valid};
+use super::{Count, ParsedString, ResponseHeaders, field_value_is_valid, template};
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
 use crate::key::{DefaultValue, Key, Section, Set, Shape};
-use crate::model::FixedResponse;
+use crate::model::{FixedResponse, Template};
 use crate::raw::{Directive, Value};
 
 /// `respond`: a status, or a table.
@@ -14,7 +14,7 @@ pub(crate) struct ResponseShape;
 #[derive(Default)]
 struct RespondDraft {
     status: Option<u32>,
-    body: String,
+    body: Template,
     content_type: Option<String>,
     headers: Vec<(String, String)>,
 }
@@ -34,12 +34,12 @@ static RESPOND: Section<RespondDraft> = Section {
         },
         Key {
             name: "body",
-            brief: "Response body, sent as it is",
-            long: "Must be left out with status 204, 205 and 304, which have no body (RFC 9110 §15).",
+            brief: "Response body, a text with variables",
+            long: "Variables ([list](../guide/routes.md#variables)) are escaped for `content_type`, which must then be HTML, XML, JSON or `text/plain`. `$$` is a dollar sign. Must be left out with status 204, 205 and 304, which have no body (RFC 9110 §15).",
             default: DefaultValue::Literal("\"\""),
             right: "body = \"pong\"",
             wrong: "body = 1",
-            value: &Set(AnyString, |draft: &mut RespondDraft, body| draft.body = body),
+            value: &Set(BODY, |draft: &mut RespondDraft, body| draft.body = body),
             ..Key::LIVE
         },
         Key {
@@ -94,7 +94,7 @@ impl Shape for ResponseShape {
             RESPOND.read(&mut draft, &*cx.table(directive)?, cx);
         }
         let status = u16::try_from(draft.status.unwrap_or(200)).unwrap_or(200);
-        if !draft.body.is_empty() && matches!(status, 204 | 205 | 304) {
+        if !draft.body.0.is_empty() && matches!(status, 204 | 205 | 304) {
             cx.problem(directive.span, format!("`{}` has a body with status {status}", cx.name()))
                 .expected("no body with 204, 205 and 304 (RFC 9110 §15)")
                 .report(cx);
@@ -105,28 +105,36 @@ impl Shape for ResponseShape {
             let message = format!("`{}` sets `{name}` in `headers`", cx.name());
             cx.problem(directive.span, message).help("use `content_type` instead").report(cx);
         }
-        let plain = || (!draft.body.is_empty()).then(|| "text/plain; charset=utf-8".to_owned());
+        let plain = || (!draft.body.0.is_empty()).then(|| "text/plain; charset=utf-8".to_owned());
         let content_type = draft.content_type.or_else(plain);
+        if let (Some(media), Some(_)) = (&content_type, draft.body.variables().next())
+            && !takes_values(media)
+        {
+            let message = format!("`{}` has variables in a body of type `{media}`", cx.name());
+            cx.problem(directive.span, message)
+                .expected("HTML, XML, JSON or text/plain: in other types a client's text could become code")
+                .help("for a dollar sign, write `$$`")
+                .report(cx);
+        }
         Some(FixedResponse { status, body: draft.body, content_type, headers: draft.headers })
     }
 }
 
-/// Any string, which may be empty.
-struct AnyString;
-
-impl Describe for AnyString {
-    fn description(&self) -> Description {
-        Description::new("a string", "string", Json::of_type("string"))
-    }
+/// Whether values can be escaped for a type, or need not be.
+fn takes_values(media: &str) -> bool {
+    let essence = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let (_, kind) = essence.split_once('/').unwrap_or_default();
+    matches!(kind, "html" | "xml" | "json" | "plain") || kind.ends_with("+xml") || kind.ends_with("+json")
 }
 
-impl Shape for AnyString {
-    type Out = String;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<String> {
-        cx.text(directive).map(|text| text.text.clone())
-    }
-}
+/// A text that may be empty.
+const BODY: ParsedString<Template> = ParsedString {
+    expected: "a string",
+    type_name: "string with variables",
+    pattern: None,
+    bare: None,
+    read: template,
+};
 
 struct MediaType;
 

@@ -67,7 +67,13 @@ fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
     if in_listen {
         let _ = writeln!(text, "{line}");
     }
-    for table in ["listen.public.access_log", "listen.public.compress", "listen.public.forward_proxy"] {
+    for table in [
+        "listen.public.access_log",
+        "listen.public.compress",
+        "listen.public.forward_proxy",
+        "listen.public.headers",
+        "listen.public.request_headers",
+    ] {
         if section.starts_with(table) {
             let _ = write!(text, "\n[{section}]\n{line}\n");
         }

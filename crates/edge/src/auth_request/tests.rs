@@ -16,7 +16,8 @@ fn auth() -> AuthRequest {
         passes_ambiguous_paths: false,
         limits: FetchLimits { time: Duration::from_secs(1), body: 10 },
     };
-    let nowhere = crate::FixedResponse::new(200, None, &[], "").expect("a response");
+    let response = crate::FixedResponse::new(200, None, &[], "").expect("a response");
+    let nowhere = crate::responses::CheckedResponse { response, path: crate::PathPattern::Any };
     AuthRequest::new("auth".into(), Arc::new(nowhere), false, settings, Vec::new())
 }
 
