@@ -41,6 +41,18 @@ fn of_all_kinds() -> &'static Server {
 }
 
 #[test]
+fn routes_match_all_methods_but_some() {
+    let server = server(&[("writes", r#"method = ["!GET", "!OPTIONS"]"#), ("reads", r#"method = "GET""#)]);
+    let ask =
+        |method: &str| server.ask(format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
+    for (method, name) in [("POST", "writes"), ("PURGE", "writes"), ("GET", "reads")] {
+        assert_eq!(ask(method).text(), name, "{method}");
+    }
+    let refused = ask("OPTIONS");
+    assert_eq!((refused.status, refused.field("allow")), (405, Some("POST, PUT, PATCH, DELETE, GET, HEAD")));
+}
+
+#[test]
 fn routes_match_headers_arguments_cookies_clients_and_schemes() {
     let cases = [
         ("/", "", "rest"),

@@ -181,6 +181,7 @@ mod tests {
         }
         route.strip_prefix = random.below(4) == 0;
         route.methods = if random.below(3) == 0 { vec![Method::POST] } else { Vec::new() };
+        route.not_methods = if random.below(5) == 0 { vec![Method::GET] } else { Vec::new() };
         route
     }
 

@@ -23,6 +23,8 @@ pub struct Route {
     pub path: PathPattern,
     /// Methods it takes; `GET` brings `HEAD` with it. Empty: all.
     pub methods: Vec<Method>,
+    /// Methods it does not take, in the same way.
+    pub not_methods: Vec<Method>,
     /// What else the requests that it takes have in common; none for most routes.
     pub conditions: Option<Box<Conditions>>,
     /// Where it ends.
@@ -152,6 +154,7 @@ impl Route {
             hosts: Vec::new(),
             path: PathPattern::Any,
             methods: Vec::new(),
+            not_methods: Vec::new(),
             conditions: None,
             target,
             is_split: false,
@@ -219,15 +222,18 @@ impl Route {
     }
 
     pub(crate) fn takes_method(&self, method: &Method) -> bool {
-        self.methods.is_empty()
-            || self.methods.contains(method)
-            || *method == Method::HEAD && self.methods.contains(&Method::GET)
+        (self.methods.is_empty() || names(&self.methods, method)) && !names(&self.not_methods, method)
     }
 
     pub(crate) fn admits(&self, client: IpAddr) -> bool {
         !Cidr::any_contains(&self.deny, client)
             && (self.allow.is_empty() || Cidr::any_contains(&self.allow, client))
     }
+}
+
+/// Whether these include the method; `GET` includes `HEAD`.
+fn names(methods: &[Method], method: &Method) -> bool {
+    methods.contains(method) || *method == Method::HEAD && methods.contains(&Method::GET)
 }
 
 /// The result of matching a request against the routes.
@@ -340,7 +346,7 @@ pub(crate) fn allow<'r>(routes: impl Iterator<Item = &'r Route>) -> String {
         let all = if route.methods.is_empty() { USUAL.as_slice() } else { &[] };
         let head = route.methods.contains(&Method::GET).then_some(&Method::HEAD);
         for method in all.iter().chain(&route.methods).chain(head) {
-            if !names.contains(&method.as_str()) {
+            if route.takes_method(method) && !names.contains(&method.as_str()) {
                 names.push(method.as_str());
             }
         }
@@ -412,6 +418,26 @@ mod tests {
         for (host, path, method, expected) in cases {
             let name = method.clone();
             assert_eq!(found(&routes, host, path, method), expected, "{name} {host} {path}");
+        }
+    }
+
+    #[test]
+    fn negated_methods_are_left_to_other_routes() {
+        let mut writes = route(201, "", PathPattern::Any, &[]);
+        writes.not_methods = vec![Method::GET];
+        let mut all_but_head = route(202, "a.example", PathPattern::Any, &[Method::GET]);
+        all_but_head.not_methods = vec![Method::HEAD];
+        let routes = Routes::new(vec![writes, all_but_head]);
+        for (host, method, expected) in [
+            ("a.example", Method::POST, "201"),
+            ("a.example", Method::GET, "202"),
+            // `GET` brings `HEAD` with it, negated or not.
+            ("a.example", Method::HEAD, "POST, PUT, PATCH, DELETE, OPTIONS, GET"),
+            ("b.example", Method::GET, "POST, PUT, PATCH, DELETE, OPTIONS"),
+            ("b.example", Method::from_bytes(b"PURGE").unwrap(), "201"),
+        ] {
+            let name = method.clone();
+            assert_eq!(found(&routes, host, "/", method), expected, "{name} {host}");
         }
     }
 

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
     BasicAuth, Changes, Checks, Cidr, ConcurrencyLimit, Files, HeaderRules, PathPattern, Redirect, Route,
@@ -183,6 +184,10 @@ fn processes(app: &App) -> usize {
     }
 }
 
+fn methods(names: &[String]) -> Vec<Method> {
+    names.iter().filter_map(|name| name.parse().ok()).collect()
+}
+
 /// How an app's requests are treated.
 pub(crate) fn policy(app: &App) -> AppPolicy {
     AppPolicy {
@@ -321,7 +326,8 @@ fn route(
     Ok(Route {
         hosts: route.hosts.iter().map(matcher::host).collect::<Result<_, _>>()?,
         path,
-        methods: route.methods.iter().filter_map(|method| method.parse().ok()).collect(),
+        methods: methods(&route.methods),
+        not_methods: methods(&route.conditions.not_methods),
         conditions: matcher::conditions(&route.conditions)?,
         strip_prefix: route.strip_prefix,
         max_body: route.max_body,

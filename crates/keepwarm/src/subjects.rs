@@ -96,6 +96,9 @@ fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> OwnTarget {
         _ if upstream.dns.srv.is_some() => {
             Some("its addresses come from SRV records, which this command does not look up")
         }
+        _ if upstream.proxy_protocol.is_some() => {
+            Some("its connections begin with a PROXY header, which the probes do not send")
+        }
         UpstreamProtocol::Http2 => Some("it uses HTTP/2 only, and the probes use HTTP/1.1"),
         _ => None,
     };

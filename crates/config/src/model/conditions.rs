@@ -5,6 +5,8 @@ use super::{Cidr, HostPattern, PathPattern};
 pub struct Conditions {
     /// Hosts that do not match.
     pub not_hosts: Vec<HostPattern>,
+    /// Methods that do not match; `GET` includes `HEAD`.
+    pub not_methods: Vec<String>,
     /// Paths, in addition to [`crate::Route::path`]: several patterns, or negated ones.
     pub paths: PatternSet<PathPattern>,
     /// Headers, by names in lower case.

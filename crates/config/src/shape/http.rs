@@ -41,15 +41,15 @@ pub(crate) const PATHS: ListOf<ParsedString<Signed<PathPattern>>> = ListOf {
 const MATCH_ALL: EmptyList = EmptyList::Rejected(Some("leave it out to match all"));
 
 /// `method` of a route.
-pub(crate) const METHODS: ListOf<ParsedString<String>> = ListOf {
+pub(crate) const METHODS: ListOf<ParsedString<Signed<String>>> = ListOf {
     one: ParsedString {
         expected: "a method",
         type_name: "method",
-        pattern: Some("^[A-Z][A-Z0-9-]*$"),
+        pattern: Some("^!?[A-Z][A-Z0-9-]*$"),
         bare: None,
-        read: method,
+        read: |text| Signed::read(text, method),
     },
-    expected: "a method in upper case, or a list of them",
+    expected: "a method in upper case, or a list of them; `!` in front negates one",
     type_name: "method or list of methods",
     empty: MATCH_ALL,
 };

@@ -44,10 +44,15 @@ pub(super) const PATH: Key<RouteDraft> = Key {
 pub(super) const METHOD: Key<RouteDraft> = Key {
     name: "method",
     brief: "Methods that the route matches; `GET` includes `HEAD`",
+    long: "`\"!…\"` negates a method: the route matches if one of the others does, or there is no other, and no negated one does. `\"!GET\"` negates `HEAD` as well.",
     default: DefaultValue::Words("all"),
     right: "method = [\"GET\", \"POST\"]",
     wrong: "method = \"get\"",
-    value: &Set(METHODS, |draft: &mut RouteDraft, methods| draft.route.methods = methods),
+    value: &Set(METHODS, |draft: &mut RouteDraft, methods| {
+        let methods = pattern_set(methods);
+        draft.route.methods = methods.any;
+        draft.route.conditions.not_methods = methods.none;
+    }),
     ..Key::LIVE
 };
 
