@@ -34,7 +34,6 @@ NGINX = """
     keepalive_timeout {keepalive_timeout};
     sendfile on;
     tcp_nopush on;
-    open_file_cache max=100;
     {tls}
     server {{
         listen 127.0.0.1:{port}{listen};
