@@ -1,4 +1,4 @@
-//! Apps whose workers are servers: clients of HTTP/1.1, the edge, and processes by scripts that speak HTTP/1.1 or FastCGI, die, and are replaced.
+//! Apps whose workers are servers: clients of HTTP/1.1, the edge, and processes by scripts that speak HTTP/1.1, HTTP/2 or FastCGI, die, and are replaced.
 
 mod processes;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use keepwarm_edge::{Edge, Route, SendFiles, Site, Target};
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{Endpoint, SyntaxLimits};
+use keepwarm_net::{Endpoint, Protocol as Version, SyntaxLimits};
 use keepwarm_serve::{ConnectionLimits, ForwardingPolicy, OpenConnections, StopListening};
 use keepwarm_workers::dispatch::{App, AppPolicy, Links, Protocol, ScriptRoot, ServerPolicy, WorkerKind};
 
@@ -19,12 +19,14 @@ use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::door::{self, tunnel_at_the_end};
 use crate::fastcgi::ScriptPlan;
 use crate::front::{self, Expected, id};
+use crate::http2_origin::Http2Plan;
 use crate::origin::{Framing, HANDED, Noise, OriginPlan};
 use crate::pattern;
 use crate::plan::{self, Smaller};
 use crate::run::Scenario;
 use crate::site;
 use crate::sizes::near_boundary;
+use crate::upstream;
 use crate::worker::{BodyRead, Fault, Observations};
 use processes::Processes;
 
@@ -35,6 +37,8 @@ pub(crate) struct Relay {
     settings: Settings,
     clean: bool,
     kind: Kind,
+    /// The servers speak HTTP/2.
+    http2: Option<Http2Plan>,
     /// At a Unix socket, else at a port.
     unix: bool,
     workers: usize,
@@ -91,12 +95,14 @@ impl Scenario for Relay {
             plan::crowd(&mut settings, may_fail.disk_full);
             leave_behind(&mut rng, plan::large(&settings), &mut clients[0]);
         }
+        let http2 = (kind == Kind::Http).then(|| speak_http2(seed, clean, &mut clients)).flatten();
         let some = |rng: &mut Rng| *rng.pick(&[None, None, Some(true), Some(false)]);
         Self {
             seed,
             settings,
             clean,
             kind,
+            http2,
             unix: rng.chance(500),
             workers: 1 + rng.below(2),
             concurrency: *rng.pick(&[1, 1, 2, 16]),
@@ -184,6 +190,7 @@ impl Scenario for Relay {
                 smaller.half(|plan| &mut plan.clients[at].1[request].response.fill);
             }
         }
+        Http2Plan::smaller(&mut smaller, |plan| plan.http2.as_mut());
         smaller.with(|plan| plan.deaths.pop().is_some());
         smaller.with(|plan| plan.replaced.take().is_some());
         smaller.with(|plan| std::mem::replace(&mut plan.workers, 1) > 1);
@@ -201,7 +208,8 @@ impl Relay {
         let time = Duration::from_secs(if self.clean { 60 } else { 15 });
         let root = || ScriptRoot::of_entry(&PathBuf::from("/srv/index.php")).expect("a file's name");
         let protocol = match self.kind {
-            Kind::Http => Protocol::Http(keepwarm_net::Protocol::Http1),
+            Kind::Http if self.http2.is_some() => Protocol::Http(Version::Http2),
+            Kind::Http => Protocol::Http(Version::Http1),
             Kind::FastCgi | Kind::Standing => Protocol::FastCgi(Arc::new(root())),
         };
         let health = (self.kind == Kind::Http && self.unix).then(|| "/health".to_owned());
@@ -383,6 +391,28 @@ fn client(
     client.piece = client.piece.max(query / 500);
     client.every = client.every.max(query / 8);
     (client, scripts)
+}
+
+/// In half of the worlds, servers of HTTP speak HTTP/2: their plan. By other draws than the world's, which stays as it is.
+fn speak_http2(seed: u64, clean: bool, clients: &mut [(ClientPlan, Vec<ScriptPlan>)]) -> Option<Http2Plan> {
+    let mut rng = Rng::new(!seed);
+    if !rng.chance(500) {
+        return None;
+    }
+    let (mut sent, mut got) = (0, 0);
+    for (client, scripts) in clients {
+        for script in scripts {
+            upstream::speak_http2(&mut rng, clean, &mut script.response);
+            (script.response.tunnel, script.response.hands, script.response.fill) = (None, false, 0);
+            script.query = String::new();
+            sent += 200 + script.response.body;
+        }
+        for request in &mut client.requests {
+            request.tunnel = None;
+            got += 200 + request.body.size();
+        }
+    }
+    Some(upstream::plan(&mut rng, clean, (sent, got)))
 }
 
 /// A client sends more than memory holds of one body, and leaves while its script has yet to read that.

@@ -45,7 +45,7 @@ impl Scenario for Upstream {
                 responses.iter_mut().for_each(|response| response.tunnel = None);
             }
             let waits = rng.chance(200) && (!door.clean || is_small_talk(&mut door));
-            let mut plan = plan(&mut rng, &door);
+            let mut plan = plan(&mut rng, door.clean, sizes(&door));
             if waits {
                 plan.waits = true;
                 // What the client owes a response to keeps it from reading while it cannot write: both would wait for each other.
@@ -109,7 +109,7 @@ fn is_small_talk(door: &mut Door) -> bool {
 }
 
 /// An HTTP/2 origin's plan for a request.
-fn speak_http2(rng: &mut Rng, clean: bool, response: &mut OriginPlan) {
+pub(crate) fn speak_http2(rng: &mut Rng, clean: bool, response: &mut OriginPlan) {
     response.noise = None;
     response.closes = None;
     if !clean && rng.chance(100) {
@@ -117,17 +117,18 @@ fn speak_http2(rng: &mut Rng, clean: bool, response: &mut OriginPlan) {
     }
 }
 
-fn plan(rng: &mut Rng, door: &Door) -> Http2Plan {
-    let clean = door.clean;
-    let sizes = |of: &dyn Fn(&Door) -> usize| of(door);
-    let sent = sizes(&|door| {
-        let responses = door.clients.iter().flat_map(|(_, responses)| responses);
-        responses.map(|response| 200 + response.body).sum()
-    });
-    let got = sizes(&|door| {
-        let requests = door.clients.iter().flat_map(|(client, _)| &client.requests);
-        requests.map(|request| 200 + request.body.size()).sum()
-    });
+/// Bytes that an origin sends and gets, roughly.
+fn sizes(door: &Door) -> (usize, usize) {
+    let responses = door.clients.iter().flat_map(|(_, responses)| responses);
+    let requests = door.clients.iter().flat_map(|(client, _)| &client.requests);
+    (
+        responses.map(|response| 200 + response.body).sum(),
+        requests.map(|request| 200 + request.body.size()).sum(),
+    )
+}
+
+/// The plan of an origin that sends and gets these many bytes.
+pub(crate) fn plan(rng: &mut Rng, clean: bool, (sent, got): (usize, usize)) -> Http2Plan {
     // Each window update takes its time.
     let window = |rng: &mut Rng| (*rng.pick(&[1, 100, 65_535, 65_535, 1 << 20])).max((got / 100) as u32);
     let later = Duration::from_millis(*rng.pick(&[0, 1, 50, 500]));

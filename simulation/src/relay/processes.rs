@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Kind, Relay};
 use crate::fastcgi::{self, Scripts};
+use crate::http2_origin;
 use crate::origin::{self, Plans};
 use crate::worker::Observations;
 
@@ -119,7 +120,12 @@ impl Processes {
                     assert!(query == script.query, "another query");
                     Some((id, script.response))
                 });
-                origin::serve(listener, None, plans, seen).await;
+                match self.plan.http2.clone() {
+                    Some(http2) => {
+                        http2_origin::serve(listener, None, http2, self.plan.seed, plans, seen).await
+                    }
+                    None => origin::serve(listener, None, plans, seen).await,
+                }
             }
             Kind::FastCgi | Kind::Standing => {
                 let scripts: Scripts = Rc::new(move |path| plan.script(path));

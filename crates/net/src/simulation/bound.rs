@@ -33,14 +33,15 @@ pub enum BindAddress<'a> {
 /// # Errors
 /// The address is in use.
 pub fn bind(to: BindAddress<'_>) -> io::Result<ListeningSocket> {
-    let endpoint = match to {
-        BindAddress::Tcp(address) => Endpoint::Tcp(address),
-        BindAddress::Unix(path) => Endpoint::Unix(path.to_owned()),
-    };
-    let fd = listen(endpoint.clone())?;
-    match endpoint {
-        Endpoint::Tcp(address) => Ok(ListeningSocket { fd, address: Some(address), path: None }),
-        Endpoint::Unix(path) => Ok(ListeningSocket { fd, address: None, path: Some(path) }),
+    match to {
+        BindAddress::Tcp(address) => {
+            let fd = listen(Endpoint::Tcp(address))?;
+            Ok(ListeningSocket { fd, address: Some(address), path: None })
+        }
+        BindAddress::Unix(path) => {
+            let fd = listen(Endpoint::Unix(path.to_owned()))?;
+            Ok(ListeningSocket { fd, address: None, path: Some(path.to_owned()) })
+        }
     }
 }
 

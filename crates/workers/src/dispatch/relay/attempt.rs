@@ -139,13 +139,10 @@ impl<C: Dialect> Relay<'_, '_, C> {
         Some(if kept { "closed_idle" } else { "closed_without_response" })
     }
 
-    /// The server says that it has processed nothing of the request (RFC 9113 §8.7): it is given again, whatever its method.
-    pub(super) fn was_declined(&mut self, link: &Arc<Link>) -> Option<&'static str> {
-        if !self.is_untouched() || self.given >= GIVEN_AT_MOST {
-            return None;
-        }
-        self.failed_at = Some(Arc::clone(link));
-        Some("not_processed")
+    /// The server says that it has processed nothing of the request (RFC 9113 §8.7): it is given again, whatever its method, and to any worker. This one may only have
+    /// ended a connection.
+    pub(super) fn was_declined(&self) -> Option<&'static str> {
+        (self.is_untouched() && self.given < GIVEN_AT_MOST).then_some("not_processed")
     }
 
     /// No response will come, or not all of it.

@@ -253,7 +253,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         let state = (lease.has_sent(), lease.was_kept());
         let again = match error {
             ClientError::NoResponse(_) => self.relay.may_be_given_again(&slot.link, state, child.as_deref()),
-            ClientError::NotProcessed(_) => self.relay.was_declined(&slot.link),
+            ClientError::NotProcessed(_) => self.relay.was_declined(),
             ClientError::Fault(_) => None,
         };
         if let Some(why) = again {
