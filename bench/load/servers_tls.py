@@ -1,9 +1,11 @@
 """The servers of the groups of TLS, HTTP/2 and files: Keepwarm, nginx, Caddy and HAProxy, one thread each, with the same certificate and their logs on."""
 
+import atexit
 import functools
-import os
 import pathlib
 import random
+import resource
+import shutil
 import subprocess
 import tempfile
 
@@ -84,6 +86,7 @@ frontend public
 def identity():
     """A certificate for localhost by an authority of its own, with ECDSA keys: its file, its key's, and both in one."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="keepwarm-bench-tls-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)
     cert, key, both = folder / "cert.pem", folder / "key.pem", folder / "both.pem"
     subprocess.run(
@@ -151,8 +154,6 @@ def haproxy():
 
 def raise_file_limit():
     """To what the system allows: for this process and the servers that it starts."""
-    import resource
-
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
