@@ -48,6 +48,8 @@ fn a_domain_name_is_all_that_a_configuration_needs() {
         assert!(response.starts_with("HTTP/1.1 308"), "{response}");
         assert!(response.contains("Location: https://shop.test/a?b\r\n"), "{response}");
     }
+    let response = curl(&server, &["http://[::1]:80/"]);
+    assert!(response.contains("Location: https://[::1]/\r\n"), "{response}");
 }
 
 #[test]

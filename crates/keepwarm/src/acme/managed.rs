@@ -103,17 +103,14 @@ fn files(file: &Path, pem: &str) -> CertificateFiles {
 /// New handshakes of the listener use this certificate, if it has one from this file.
 fn install(listener: &ListenerCertificates, file: &Path, pem: &str) {
     let state = listener.tls.state();
-    let mut settings = state.settings().clone();
-    let mut has_changed = false;
-    for used in &mut settings.certificates {
-        if used.is_managed && used.cert.file == file && used.cert.text != pem.as_bytes() {
-            *used = files(file, pem);
-            has_changed = true;
-        }
-    }
-    if !has_changed {
+    let is_older = |used: &CertificateFiles| {
+        used.is_managed && used.cert.file == file && used.cert.text != pem.as_bytes()
+    };
+    if !state.settings().certificates.iter().any(is_older) {
         return;
     }
+    let mut settings = state.settings().clone();
+    settings.certificates.iter_mut().filter(|used| is_older(used)).for_each(|used| *used = files(file, pem));
     match ServerTlsState::new(&settings, &listener.keys, Some(&state)) {
         Ok(state) => listener.tls.replace(state),
         Err(error) => tracing::error!(

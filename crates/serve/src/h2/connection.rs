@@ -165,10 +165,11 @@ impl ConnectionTask {
         };
         let (stream, refusal) = ServerStream::new(request, respond, peer, context, shared);
         let open = StreamGuard::new(&self.open);
+        // In a box, because the runtime copies tasks.
+        let served = Box::pin(serve_stream(stream, refusal));
         keepwarm_net::spawn_local(async move {
             let _open = open;
-            // In a box, because the runtime copies tasks.
-            Box::pin(serve_stream(stream, refusal)).await;
+            served.await;
         });
     }
 

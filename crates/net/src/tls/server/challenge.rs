@@ -16,7 +16,7 @@ pub struct ChallengeCertificates(Arc<Lookup>);
 type Lookup = dyn Fn(&str) -> Option<Arc<CertifiedKey>> + Send + Sync;
 
 impl ChallengeCertificates {
-    /// `lookup` is called on the threads of the data plane, in handshakes of [`CHALLENGE_PROTOCOL`] only.
+    /// `lookup` is called on the threads of the data plane, in handshakes of `acme-tls/1` only.
     pub fn new(lookup: impl Fn(&str) -> Option<Arc<CertifiedKey>> + Send + Sync + 'static) -> Self {
         Self(Arc::new(lookup))
     }
