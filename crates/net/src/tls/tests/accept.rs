@@ -324,7 +324,7 @@ async fn an_authority_gets_the_certificate_of_its_challenge_and_nobody_else() {
     );
     let (got, result) = verified(with(Some(Arc::clone(&key))), &[b"acme-tls/1", b"http/1.1"]).await;
     assert!(got.is_some_and(|got| got != shown) && result == Ok(false));
-    assert_eq!(verified(with(None), &[b"acme-tls/1"]).await, (None, Err("unknown_name")));
+    assert_eq!(verified(with(None), &[b"acme-tls/1"]).await, (None, Err("name_unknown")));
     // A listener without names of an authority.
     let (got, _) = verified(state(&[&identity]), &[b"acme-tls/1"]).await;
     assert_eq!(got, None);
