@@ -59,8 +59,13 @@ fn testssl_finds_nothing_above_low() {
     // The certificate of a test has no authority that anybody knows; `engine_problem` is about this machine's OpenSSL.
     let is_trust =
         |row: &Value| row["id"].as_str().is_some_and(|id| id.starts_with("cert_") || id == "engine_problem");
+    // Its client closes after the handshake, and on a busy machine before the ticket of TLS 1.3 has come: then it has no session to resume.
+    let has_no_ticket = |row: &Value| {
+        row["id"] == "sessionresumption_ticket" && row["finding"] == "check failed because of connect problem"
+    };
     let above: Vec<&Value> = findings
         .iter()
+        .filter(|row| !has_no_ticket(row))
         .filter(|row| !["OK", "INFO", "LOW", "DEBUG"].map(Value::from).contains(&row["severity"]))
         .filter(|row| !is_trust(row))
         .collect();
