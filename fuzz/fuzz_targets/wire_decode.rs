@@ -65,8 +65,10 @@ impl<'a> Frame<'a> for ToWorker<'a> {
         match self {
             Self::Welcome(welcome) => Some(welcome.about),
             Self::Request(request) => {
-                let (fixed, fields) = (request.fixed(), request.fields());
-                assert_eq!(11 + 2 * fields.len(), request.strings.len());
+                let fixed = request.fixed();
+                // The user is a pair behind the fields.
+                let pairs = request.fields().count() + usize::from(request.user().is_some());
+                assert_eq!(11 + 2 * pairs, request.strings.len());
                 assert_eq!(request.strings.iter().next(), Some(fixed.method));
                 Some(request.strings)
             }
