@@ -9,7 +9,6 @@ Keepwarm's memory by 64 MiB, and each attack must have been cut and counted. It 
 
 import argparse
 import json
-import os
 import pathlib
 import re
 import signal
@@ -66,13 +65,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=180, help="length of the attacks")
     parser.add_argument("--strict", action="store_true", help="end with status 1 when a floor is missed")
-    parser.add_argument("--keepwarm", type=pathlib.Path, metavar="BINARY",
-                        default=pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/keepwarm")
-    options = parser.parse_args()
-    options.keepwarm = options.keepwarm.resolve()
-    if not options.keepwarm.exists():
-        parser.error(f"{options.keepwarm} is missing: cargo build --release -p keepwarm")
-    return options
+    return servers.arguments_with_keepwarm(parser)
 
 
 def command(keepwarm_binary, port, folder, _target):

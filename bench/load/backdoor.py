@@ -24,7 +24,6 @@ import time
 import servers
 from servers_backdoor import NAME, PROXIES, Application, Bare, Certificates, Origin, Proxy, Relay
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CHILDREN = 100  # of php-fpm, and calls at once
 DISTANCE = 37  # milliseconds there and back
 BARE = "bare, to the origin in clear"
@@ -67,16 +66,11 @@ def arguments():
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write every sample")
     parser.add_argument("--strict", action="store_true", help="end with status 1 when a floor is missed")
     parser.add_argument("--smoke", action="store_true", help="one short round: does it work? The figures mean nothing")
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    parser.add_argument("--keepwarm", type=pathlib.Path, metavar="BINARY", default=target / "release/keepwarm")
     parser.add_argument("--relay", type=pathlib.Path, metavar="BINARY", help="default: built from bench/relay")
-    options = parser.parse_args()
+    options = servers.arguments_with_keepwarm(parser)
     if options.smoke:
         options.rounds, options.seconds = 1, 0.5
-    options.keepwarm = options.keepwarm.resolve()
     options.before = options.before and options.before.resolve()
-    if not options.keepwarm.exists():
-        parser.error(f"{options.keepwarm} is missing: cargo build --release -p keepwarm")
     options.relay = options.relay or servers.built("keepwarm-bench-relay")
     return options
 

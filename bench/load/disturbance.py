@@ -62,13 +62,7 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=6, help="length of each part")
     parser.add_argument("--rate", type=int, default=400, help="requests a second")
     parser.add_argument("--strict", action="store_true", help="end with status 1 when the floor is missed")
-    parser.add_argument("--keepwarm", type=pathlib.Path, metavar="BINARY",
-                        default=pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/keepwarm")
-    options = parser.parse_args()
-    options.keepwarm = options.keepwarm.resolve()
-    if not options.keepwarm.exists():
-        parser.error(f"{options.keepwarm} is missing: cargo build --release -p keepwarm")
-    return options
+    return servers.arguments_with_keepwarm(parser)
 
 
 class Part:

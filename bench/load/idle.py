@@ -8,7 +8,6 @@ divided by the connections. The client's addresses are 127.0.1.x, so that ports 
 """
 
 import argparse
-import os
 import pathlib
 import re
 import selectors
@@ -20,7 +19,6 @@ import sys
 import servers
 import servers_tls
 
-ROOT = servers.ROOT
 FLOOR = 1.0
 # Connections of one address, and handshakes at once.
 PER_ADDRESS = 5000
@@ -48,14 +46,9 @@ def arguments():
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--strict", action="store_true", help="end with status 1 when the floor is missed")
     parser.add_argument("--smoke", action="store_true", help="a hundred connections: does it work? The figures mean nothing")
-    parser.add_argument("--keepwarm", type=pathlib.Path, metavar="BINARY",
-                        default=pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/keepwarm")
-    options = parser.parse_args()
+    options = servers.arguments_with_keepwarm(parser)
     if options.smoke:
         options.connections = 100
-    options.keepwarm = options.keepwarm.resolve()
-    if not options.keepwarm.exists():
-        parser.error(f"{options.keepwarm} is missing: cargo build --release -p keepwarm")
     return options
 
 

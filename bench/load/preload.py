@@ -47,13 +47,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replacements", type=int, default=20)
     parser.add_argument("--requests", type=int, default=2000, help="before memory is looked at")
-    parser.add_argument("--keepwarm", type=pathlib.Path, metavar="BINARY",
-                        default=pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/keepwarm")
-    options = parser.parse_args()
-    options.keepwarm = options.keepwarm.resolve()
-    if not options.keepwarm.exists():
-        parser.error(f"{options.keepwarm} is missing: cargo build --release -p keepwarm")
-    return options
+    return servers.arguments_with_keepwarm(parser)
 
 
 def measure(options, app, preload):

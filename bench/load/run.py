@@ -243,15 +243,10 @@ def arguments():
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write every sample and the summary")
     parser.add_argument("--strict", action="store_true", help="end with status 1 when a floor is missed")
     parser.add_argument("--smoke", action="store_true", help="one short round: does it work? The figures mean nothing")
-    parser.add_argument("--keepwarm", type=pathlib.Path, metavar="BINARY",
-                        default=pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/keepwarm")
-    options = parser.parse_args()
+    options = servers.arguments_with_keepwarm(parser)
     if options.smoke:
         options.rounds, options.seconds = 1, 0.25
-    options.keepwarm = options.keepwarm.resolve()
     options.before = options.before and options.before.resolve()
-    if not options.keepwarm.exists():
-        parser.error(f"{options.keepwarm} is missing: cargo build --release -p keepwarm")
     return options
 
 

@@ -88,6 +88,17 @@ NGINX_PAGE = """
 """
 
 
+def arguments_with_keepwarm(parser):
+    """The arguments of a benchmark, with the Keepwarm that it measures, which must be built."""
+    parser.add_argument("--keepwarm", type=pathlib.Path, metavar="BINARY",
+                        default=pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/keepwarm")
+    options = parser.parse_args()
+    options.keepwarm = options.keepwarm.resolve()
+    if not options.keepwarm.exists():
+        parser.error(f"{options.keepwarm} is missing: cargo build --release -p keepwarm")
+    return options
+
+
 def keepwarm(keepwarm_binary, port, folder, target):
     return [keepwarm_binary, "run", target, "--bind", f"127.0.0.1:{port}", "--workers", "1"]
 
