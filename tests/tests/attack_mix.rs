@@ -57,6 +57,7 @@ fn each_attack_is_cut_and_counted_while_others_are_served() {
             let mut most = 0;
             while !over.load(Ordering::Relaxed) {
                 most = process::resident_kib(server.pid()).max(most);
+                // Sampled: memory has no event to wait for.
                 std::thread::sleep(Duration::from_millis(20));
             }
             most

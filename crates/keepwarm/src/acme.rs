@@ -4,7 +4,6 @@ mod managed;
 mod responder;
 mod settings;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use keepwarm_acme::{Acme, AcmeSettings, Challenges};
@@ -82,6 +81,3 @@ fn complain(message: &str) {
         "certificates are not renewed until the next reload: {message}"
     );
 }
-
-/// Names with a certificate from the authority, as listeners have them.
-pub(crate) type Names = BTreeSet<String>;

@@ -1,5 +1,6 @@
 //! `[acme]` as the crate `acme` wants it.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
 
@@ -7,10 +8,8 @@ use data_encoding::{BASE64URL, BASE64URL_NOPAD};
 use keepwarm_acme::{AcmeSettings, Authority, ChallengeKind, ExternalAccount, KeyKind};
 use keepwarm_config::{Acme, AcmeChallenge, AcmeKey, Config};
 
-use super::Names;
-
 /// The names of all listeners.
-pub(crate) fn names(config: &Config) -> Names {
+pub(crate) fn names(config: &Config) -> BTreeSet<String> {
     config
         .listeners
         .iter()

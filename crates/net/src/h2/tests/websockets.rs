@@ -40,6 +40,18 @@ async fn open(endpoint: &Endpoint) -> Box<Http2Call> {
     call
 }
 
+/// A tunnel that the peer has accepted, and its stream.
+async fn opened() -> (Peer, u32, Box<Http2Call>) {
+    let (listener, endpoint) = listen().await;
+    let opening = tokio::task::spawn_local(async move { open(&endpoint).await });
+    let mut peer = Peer::accept(&listener, &[(ENABLE_CONNECT_PROTOCOL, 1)]).await;
+    let stream = peer.request().await;
+    peer.write(HEADERS, END_HEADERS, stream, OK).await;
+    let mut call = opening.await.unwrap();
+    assert_eq!(read_head(&mut call).await.unwrap(), 101);
+    (peer, stream, call)
+}
+
 async fn next(call: &mut Http2Call) -> Option<Vec<u8>> {
     let bytes = poll_fn(|cx| call.poll_tunnel(cx).map(|read| read.map(<[u8]>::to_vec))).await;
     bytes.ok()
@@ -142,14 +154,8 @@ async fn a_server_is_asked_for_a_websocket_only_once_it_has_offered_one() {
 #[tokio::test]
 async fn a_reset_tunnel_fails() {
     run(async {
-        let (listener, endpoint) = listen().await;
-        let opening = tokio::task::spawn_local(async move { open(&endpoint).await });
-        let mut peer = Peer::accept(&listener, &[(ENABLE_CONNECT_PROTOCOL, 1)]).await;
-        let stream = peer.request().await;
-        peer.write(HEADERS, END_HEADERS, stream, OK).await;
+        let (mut peer, stream, mut call) = opened().await;
         peer.write(DATA, 0, stream, b"bye").await;
-        let mut call = opening.await.unwrap();
-        assert_eq!(read_head(&mut call).await.unwrap(), 101);
         assert_eq!(next(&mut call).await.unwrap(), b"bye");
         peer.reset(stream, 8).await;
         assert_eq!(next(&mut call).await, None);
@@ -161,13 +167,7 @@ async fn a_reset_tunnel_fails() {
 #[tokio::test]
 async fn a_dropped_tunnel_is_cancelled() {
     run(async {
-        let (listener, endpoint) = listen().await;
-        let opening = tokio::task::spawn_local(async move { open(&endpoint).await });
-        let mut peer = Peer::accept(&listener, &[(ENABLE_CONNECT_PROTOCOL, 1)]).await;
-        let stream = peer.request().await;
-        peer.write(HEADERS, END_HEADERS, stream, OK).await;
-        let mut call = opening.await.unwrap();
-        assert_eq!(read_head(&mut call).await.unwrap(), 101);
+        let (mut peer, _, call) = opened().await;
         drop(call);
         assert_eq!(peer.next(RST_STREAM).await.unwrap().payload, 8_u32.to_be_bytes());
     })
