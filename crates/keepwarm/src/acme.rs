@@ -12,7 +12,8 @@ use keepwarm_net::ChallengeCertificates;
 
 pub(crate) use managed::{ManagedCertificates, ManagedFiles};
 pub(crate) use responder::ChallengeResponder;
-pub(crate) use settings::{names, settings, state_folder};
+use settings::names;
+pub(crate) use settings::{is_used, settings, state_folder};
 
 /// What obtains the certificates, from the first moment at which an authority could reach this process.
 pub(crate) struct CertificateAuthority {
@@ -38,11 +39,11 @@ impl CertificateAuthority {
 
     /// Keeps certificates of the configuration's names from now on. Listeners present some already.
     pub(crate) fn apply(&mut self, config: &Config) {
-        let names = names(config);
-        if names.is_empty() {
+        if !is_used(config) {
             self.running = None;
             return;
         }
+        let names = names(config);
         let wanted = match settings(config) {
             Ok(wanted) => wanted,
             Err(message) => return complain(&message),

@@ -92,7 +92,7 @@ impl ListenersTls {
 
     /// What listeners need for names of an authority; `None`: there are none.
     fn of_authority(&self, config: &Config) -> Result<Option<AuthorityFiles>, String> {
-        if acme::names(config).is_empty() {
+        if !acme::is_used(config) {
             return Ok(None);
         }
         let files = self.authority.managed.sink(&acme::settings(config)?);

@@ -9,13 +9,18 @@ use keepwarm_acme::{AcmeSettings, Authority, ChallengeKind, ExternalAccount, Key
 use keepwarm_config::{Acme, AcmeChallenge, AcmeKey, Config};
 
 /// The names of all listeners.
-pub(crate) fn names(config: &Config) -> BTreeSet<String> {
+pub(super) fn names(config: &Config) -> BTreeSet<String> {
     config
         .listeners
         .iter()
         .filter_map(|listen| listen.tls.as_ref())
         .flat_map(|tls| tls.acme.clone())
         .collect()
+}
+
+/// Whether any listener has names for an authority.
+pub(crate) fn is_used(config: &Config) -> bool {
+    config.listeners.iter().filter_map(|listen| listen.tls.as_ref()).any(|tls| !tls.acme.is_empty())
 }
 
 /// The settings.

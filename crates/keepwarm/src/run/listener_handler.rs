@@ -69,7 +69,7 @@ impl ListenerSettings {
             is_proxy: listen.forward_proxy.is_some(),
             tls: listen.tls.as_ref().map(|tls| tls.handshake_timeout),
             proxy_protocol: if listen.proxy_protocol { trusted_proxies.clone() } else { Vec::new() },
-            answers_challenges: !acme::names(config).is_empty(),
+            answers_challenges: acme::is_used(config),
         }
     }
 
