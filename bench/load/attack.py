@@ -44,7 +44,7 @@ def main():
         quiet = load(server, max(options.seconds // 3, 2))
         beside = load_beside(server, options)
         before, most = resident(server), [0]
-        attacking = attack(server, options.seconds, PATIENCE)
+        attacking = attack(server, options.seconds, PATIENCE, options.give_way)
         over = threading.Event()
         watching = threading.Thread(target=watch, args=(server, over, most))
         watching.start()
@@ -65,6 +65,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=180, help="length of the attacks")
     parser.add_argument("--strict", action="store_true", help="end with status 1 when a floor is missed")
+    parser.add_argument("--give-way", action="store_true", help="the attackers get only the CPU time that the others leave, as if they ran on another machine")
     return servers.arguments_with_keepwarm(parser)
 
 
@@ -95,15 +96,18 @@ def load(server, seconds):
     return statistics.quantiles((int(row[2]) / 1000 for row in rows), n=100)[98]
 
 
-def attack(server, seconds, patience):
-    return subprocess.Popen([sys.executable, ATTACKS / "attacks.py", str(server.port), str(seconds), str(patience)], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+def attack(server, seconds, patience, give_way):
+    command = [sys.executable, ATTACKS / "attacks.py", str(server.port), str(seconds), str(patience)]
+    if give_way:
+        command = ["nice", "-n", "19", *command]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
 
 
 def load_beside(server, options):
     """As `load`, while another Keepwarm is attacked: what the attacks take of the machine, and not of the server."""
     other = servers.Server("another keepwarm", command, None, options.keepwarm, b"hello", "https")
     seconds = max(options.seconds // 3, 2)
-    attacking = attack(other, seconds, 1)
+    attacking = attack(other, seconds, 1, options.give_way)
     try:
         return load(server, seconds)
     finally:

@@ -45,6 +45,9 @@ use std::process::ExitCode;
 use cli::{Cli, Command};
 use keepwarm_workers::supervisor::{GUARDIAN, LAUNCH, guardian_main, launcher_main};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Exit statuses; the table for operators is in `docs/operate/`.
 mod exit {
     /// An app could not be started, or a reload failed.

@@ -12,7 +12,9 @@ use tokio::io::Interest;
 use tokio::task::coop;
 
 use crate::client::IdleState;
-use crate::socket::{self, Socket, WatchedSocket, receive, receive_with_sockets, send, send_file};
+use crate::socket::{
+    self, Socket, WatchedSocket, receive, receive_with_sockets, send, send_before_file, send_file,
+};
 
 /// A non-blocking stream socket.
 #[derive(Debug)]
@@ -219,6 +221,11 @@ impl Io {
     /// One system call, now.
     pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         send(self.fd(), slices)
+    }
+
+    /// One system call, now, for bytes that [`Self::poll_send_file`] follows at once: they leave with the first bytes of the file.
+    pub(crate) fn write_before_file(&self, bytes: &[u8]) -> io::Result<usize> {
+        send_before_file(self.fd(), bytes)
     }
 
     /// Waits for a reset of a connection whose read side has already ended (when the end of the stream hides

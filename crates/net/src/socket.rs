@@ -108,6 +108,14 @@ pub fn send(socket: &Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     }
 }
 
+/// The same for bytes that [`send_file`] follows at once: the kernel sends both together (`MSG_MORE`).
+///
+/// # Errors
+/// As of [`send`].
+pub(crate) fn send_before_file(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+    Ok(retry_on_intr(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::MORE))?)
+}
+
 /// Sends at most `max` bytes of a file, from `at` on, as far as the socket takes them now; 0 at the end of the file. The kernel waits for pages that it has to
 /// read from a disk: the caller makes sure that it has them.
 ///

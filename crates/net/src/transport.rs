@@ -76,6 +76,17 @@ impl Transport {
         matches!(self.kind, Kind::Plain(_))
     }
 
+    /// Writes once, now, what [`Self::poll_send_file`] follows at once: it leaves with the first bytes of the file.
+    ///
+    /// # Errors
+    /// As of [`Self::write`]; [`io::ErrorKind::Unsupported`] under TLS.
+    pub fn write_before_file(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.kind {
+            Kind::Plain(io) => io.write_before_file(bytes),
+            Kind::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     /// Sends bytes of a file without reading them (see [`Io::poll_send_file`]).
     ///
     /// # Errors

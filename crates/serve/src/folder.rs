@@ -5,7 +5,8 @@
 //!   exception (`package`).
 //! * **No disk holds up a thread.** Files in the kernel's caches are opened and read at once (`RESOLVE_CACHED`, `RWF_NOWAIT`); anything else is left to the
 //!   runtime's blocking threads.
-//! * The directory itself is looked up for each file, so that a deploy can exchange it by moving a link.
+//! * The directory itself is looked up for each file, so that a deploy can exchange it by moving a link: together with the name where there is no link in
+//!   either (`RESOLVE_NO_SYMLINKS`), which then leads nowhere else.
 
 mod guard;
 mod htaccess;
@@ -17,8 +18,10 @@ mod rewrite;
 use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use keepwarm_net::disk;
 use rustix::fs::{Advice, CWD, Mode, OFlags, ResolveFlags};
@@ -36,16 +39,29 @@ const TRIES: u32 = 4;
 /// A pipe without a writer would hold up the open; a file does not mind the flag.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// Bytes between two samples of [`OpenFile::is_cached`].
-const SAMPLED: usize = 64 * 1024;
+/// A directory that is only looked in.
+const ROOT: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+
+/// Bytes between two samples of [`OpenFile::is_cached`]: what Linux reads ahead by default.
+const SAMPLED: usize = 128 * 1024;
 
 /// A directory whose files requests can name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Folder {
     path: PathBuf,
+    /// There is a link in `path`, or was: a lookup in one step would fail.
+    is_linked: Arc<AtomicBool>,
     /// Other permitted targets of links.
     places: Vec<PathBuf>,
 }
+
+impl PartialEq for Folder {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.path, &self.places) == (&other.path, &other.places)
+    }
+}
+
+impl Eq for Folder {}
 
 /// The result of looking up a name beneath a directory.
 #[derive(Debug)]
@@ -93,7 +109,8 @@ impl Folder {
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        Self { places: package::places(&path, Path::new("/")), path }
+        let places = package::places(&path, Path::new("/"));
+        Self { path, is_linked: Arc::default(), places }
     }
 
     /// Where it is.
@@ -116,12 +133,61 @@ impl Folder {
     }
 
     fn look(&self, name: &[u8], patience: DiskAccess) -> Result<OwnedFd, Errno> {
-        match look(&self.path, name, patience) {
+        match self.look_beneath(name, patience) {
             Err(Errno::XDEV) if !self.places.is_empty() => {
                 package::look(&self.path, name, &self.places, patience.resolve())
             }
             other => other,
         }
+    }
+
+    fn look_beneath(&self, name: &[u8], patience: DiskAccess) -> Result<OwnedFd, Errno> {
+        #[cfg(feature = "simulation")]
+        if let Some(found) =
+            keepwarm_net::simulation::disk::look_up(&self.path, name, patience == DiskAccess::Cached)?
+        {
+            return Ok(found);
+        }
+        let resolve = patience.resolve();
+        if !self.is_linked.load(Ordering::Relaxed)
+            && let Some(looked) = look_without_links(&self.path, name, resolve)
+        {
+            return looked;
+        }
+        self.look_in_steps(name, resolve)
+    }
+
+    /// The directory, then the name.
+    fn look_in_steps(&self, name: &[u8], resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
+        let root = match self.is_linked.load(Ordering::Relaxed) {
+            false => match open(CWD, &self.path, ROOT, resolve | ResolveFlags::NO_SYMLINKS) {
+                Err(Errno::LOOP) => {
+                    self.is_linked.store(true, Ordering::Relaxed);
+                    open(CWD, &self.path, ROOT, resolve)
+                }
+                root => root,
+            },
+            true => open(CWD, &self.path, ROOT, resolve),
+        }?;
+        let name: &[u8] = if name.is_empty() { b"." } else { name };
+        open(root, name, READ, resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+    }
+}
+
+/// One step for the directory and the name in it. `None`: there are links, or `..`, and it takes two.
+fn look_without_links(folder: &Path, name: &[u8], resolve: ResolveFlags) -> Option<Result<OwnedFd, Errno>> {
+    if name.first() == Some(&b'/') || name.windows(2).any(|pair| pair == b"..") {
+        return None;
+    }
+    let folder = folder.as_os_str().as_bytes();
+    let mut path = Vec::with_capacity(folder.len() + name.len() + 2);
+    path.extend_from_slice(folder);
+    path.push(b'/');
+    path.extend_from_slice(if name.is_empty() { b"." } else { name });
+    match open(CWD, path.as_slice(), READ, resolve | ResolveFlags::NO_SYMLINKS) {
+        // Together they may be too long.
+        Err(Errno::LOOP | Errno::NAMETOOLONG) => None,
+        looked => Some(looked),
     }
 }
 
@@ -151,12 +217,11 @@ impl OpenFile {
 
     /// Whether the kernel has `length` bytes from `at` on in memory, as far as samples of it show.
     ///
-    /// A sample every 64 KiB: pages are read and evicted in larger runs. `None`: the file system cannot tell.
+    /// A sample every 128 KiB: pages are read and evicted in larger runs. `None`: the file system cannot tell.
     #[must_use]
     pub fn is_cached(&self, at: u64, length: usize) -> Option<bool> {
         let mut byte = [0_u8];
-        let last = length.saturating_sub(1);
-        for offset in (0..length).step_by(SAMPLED).chain([last]) {
+        for offset in (0..length).step_by(SAMPLED) {
             let mut into = [IoSliceMut::new(&mut byte)];
             match rustix::io::preadv2(&*self.file, &mut into, at + offset as u64, ReadWriteFlags::NOWAIT) {
                 // Shorter than it was: there is nothing to wait for.
@@ -213,19 +278,6 @@ impl OpenFile {
         .await?;
         Ok(())
     }
-}
-
-fn look(folder: &Path, name: &[u8], patience: DiskAccess) -> Result<OwnedFd, Errno> {
-    #[cfg(feature = "simulation")]
-    if let Some(found) =
-        keepwarm_net::simulation::disk::look_up(folder, name, patience == DiskAccess::Cached)?
-    {
-        return Ok(found);
-    }
-    let flags = patience.resolve();
-    let root = open(CWD, folder, OFlags::PATH | OFlags::DIRECTORY, flags)?;
-    let name: &[u8] = if name.is_empty() { b"." } else { name };
-    open(root, name, READ, flags | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
 }
 
 fn open<P: rustix::path::Arg + Copy>(

@@ -13,10 +13,8 @@ use keepwarm_serve::{ClientLoss, Exchange, FileProgress, OpenFile};
 const BLOCK: usize = 128 * 1024;
 /// A file up to this length is read whole: one copy more costs less than one system call more.
 const SMALL: u64 = 64 * 1024;
-/// Read of a larger one, so that its head does not leave alone.
-const FIRST: u64 = 16 * 1024;
 /// Given to the kernel at a time: what is checked to be in memory should be what the socket takes.
-const WINDOW: usize = 256 * 1024;
+const WINDOW: usize = 512 * 1024;
 
 /// Why a part of a file was not sent.
 enum TransferError {
@@ -58,9 +56,7 @@ async fn send(file: &OpenFile, exchange: &mut Exchange<'_>, range: Range<u64>) -
     if range.end - range.start <= SMALL || !exchange.sends_files() {
         return read_and_send(file, exchange, range).await;
     }
-    let mut at = range.start + FIRST;
-    read_and_send(file, exchange, range.start..at).await?;
-    poll_fn(|cx| exchange.poll_flush(cx)).await.map_err(TransferError::Client)?;
+    let mut at = range.start;
     // It was just read: the kernel has it, whatever the samples show.
     let mut warm = false;
     while at < range.end {

@@ -339,6 +339,11 @@ pub(crate) fn look(socket: &Socket) -> IdleState {
     })
 }
 
+/// Writes bytes that a file follows. That both leave together is not simulated.
+pub(crate) fn send_before_file(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+    send(socket, &[IoSlice::new(bytes)])
+}
+
 /// Sends bytes of a file: read and sent in one, as the kernel does.
 pub(crate) fn send_file(socket: &Socket, file: &File, at: u64, max: usize) -> io::Result<usize> {
     let mut block = vec![0; max.min(64 * 1024)];

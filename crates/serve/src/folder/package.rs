@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{READ, open};
+use super::{READ, ROOT, open};
 
 /// The permitted targets of the directory's links, if it belongs to a package. `base` is `/`, except in tests.
 pub(super) fn places(folder: &Path, base: &Path) -> Vec<PathBuf> {
@@ -34,7 +34,7 @@ pub(super) fn look(
     if name.split(|&byte| byte == b'/').any(|part| part == b"..") {
         return Err(Errno::XDEV);
     }
-    let root = open(CWD, folder, OFlags::PATH | OFlags::DIRECTORY, resolve)?;
+    let root = open(CWD, folder, ROOT, resolve)?;
     // Only held, whatever it is: nothing outside is opened.
     let held = open(root, name, OFlags::PATH, resolve | ResolveFlags::NO_MAGICLINKS)?;
     let link = format!("/proc/self/fd/{}", held.as_raw_fd());

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::task::{Context, Poll, ready};
 
 use keepwarm_http1::ResponseFraming;
-use keepwarm_net::{WaitKind, now};
+
 use rustix::io::Errno;
 
 use super::stream::{ResponseState, Stream};
@@ -22,6 +22,19 @@ impl Stream {
         }
     }
 
+    /// Writes what precedes a file, so that it leaves with it. What the socket does not take, and an error, is left to `poll_flush`.
+    fn write_before_file(&mut self) {
+        let (slices, _) = self.storage.out.slices();
+        let [first, _] = slices;
+        if first.is_empty() {
+            return;
+        }
+        if let Ok(written) = self.io.write_before_file(&first) {
+            self.storage.out.advance(written);
+            self.note_written(written);
+        }
+    }
+
     pub(crate) fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
@@ -29,7 +42,7 @@ impl Stream {
         at: u64,
         max: usize,
     ) -> Poll<Result<FileProgress, ClientLoss>> {
-        // What precedes it.
+        self.write_before_file();
         ready!(self.poll_flush(cx))?;
         let ResponseState::Started { remaining, .. } = &mut self.state.response else {
             return Poll::Ready(Ok(FileProgress::Unsupported));
@@ -40,9 +53,7 @@ impl Stream {
             Poll::Ready(Ok(sent)) => {
                 *remaining = remaining.saturating_sub(sent as u64);
                 self.state.body_sent += sent as u64;
-                self.cells.sent.add(sent as u64);
-                self.state.drain_rate.handle_progress(now().into_std(), sent);
-                self.deadlines.set(WaitKind::Write, None);
+                self.note_written(sent);
                 Poll::Ready(Ok(FileProgress::Sent(sent)))
             }
             Poll::Ready(Err(error)) => match Errno::from_io_error(&error) {

@@ -340,15 +340,20 @@ impl Stream {
                     self.storage.out.advance(taken);
                     // Under TLS the socket may have taken nothing yet.
                     if left > 0 {
-                        self.cells.sent.add(left as u64);
-                        self.state.drain_rate.handle_progress(now().into_std(), left);
-                        self.deadlines.set(WaitKind::Write, None);
+                        self.note_written(left);
                     }
                 }
                 Poll::Pending => return self.poll_write_deadline(cx),
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// The socket has taken bytes.
+    pub(super) fn note_written(&mut self, count: usize) {
+        self.cells.sent.add(count as u64);
+        self.state.drain_rate.handle_progress(now().into_std(), count);
+        self.deadlines.set(WaitKind::Write, None);
     }
 
     /// The client takes nothing now: it may do so for as long as the limits say.

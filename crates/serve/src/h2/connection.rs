@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -83,6 +83,7 @@ pub(crate) async fn serve(begun: NewConnection) {
         cells,
         opened,
         open: Rc::new(Cell::new(0)),
+        begun: Vec::new(),
         served: 0,
         refused: 0,
         leaving: None,
@@ -121,6 +122,8 @@ struct ConnectionTask {
     opened: Instant,
     /// Requests in progress.
     open: Rc<Cell<usize>>,
+    /// Requests that have come, and were not looked at.
+    begun: Vec<Pin<Box<dyn Future<Output = ()>>>>,
     served: u64,
     /// Heads that came and were refused by the `h2` crate, as counted so far.
     refused: u64,
@@ -133,7 +136,10 @@ impl ConnectionTask {
         loop {
             match self.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.begin(request, respond),
-                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(()),
+                Poll::Ready(Some(Err(_)) | None) => {
+                    self.serve_begun(cx);
+                    return Poll::Ready(());
+                }
                 Poll::Pending if self.watched.take_misuse() => {
                     let reason = match self.watched.misuse.get() {
                         Some(Http2Fault::Protocol) => Reason::PROTOCOL_ERROR,
@@ -142,6 +148,8 @@ impl ConnectionTask {
                     self.connection.abrupt_shutdown(reason);
                     self.leaving.get_or_insert_with(now);
                 }
+                // After all that came, so that their responses leave together.
+                Poll::Pending if self.serve_begun(cx) => {}
                 Poll::Pending if self.window.poll_grow(cx, &self.watched.read, &mut self.connection) => {}
                 Poll::Pending => match self.look(cx) {
                     TurnResult::Later => return Poll::Pending,
@@ -166,11 +174,21 @@ impl ConnectionTask {
         let (stream, refusal) = ServerStream::new(request, respond, peer, context, shared);
         let open = StreamGuard::new(&self.open);
         // In a box, because the runtime copies tasks.
-        let served = Box::pin(serve_stream(stream, refusal));
-        keepwarm_net::spawn_local(async move {
+        self.begun.push(Box::pin(async move {
             let _open = open;
-            served.await;
-        });
+            serve_stream(stream, refusal).await;
+        }));
+    }
+
+    /// Serves the requests that have begun since the last time: many are answered at once, and need no task. `false`: there are none.
+    fn serve_begun(&mut self, cx: &mut Context<'_>) -> bool {
+        let is_any = !self.begun.is_empty();
+        for mut served in self.begun.drain(..) {
+            if served.as_mut().poll(cx).is_pending() {
+                keepwarm_net::spawn_local(served);
+            }
+        }
+        is_any
     }
 
     /// Whether a timeout of the connection has passed; every [`LOOK`].
