@@ -213,10 +213,11 @@ fn settings(listen: &Listener, authority: Option<&AuthorityFiles>) -> Result<Ser
             config::TlsProfile::Modern => TlsProfile::Modern,
         },
         alpn: alpn(listen.http2),
-        client_auth: tls
-            .client_auth
-            .as_ref()
-            .map(|auth| ClientAuth { ca: pem(&auth.ca), required: auth.required }),
+        client_auth: tls.client_auth.as_ref().map(|auth| ClientAuth {
+            ca: pem(&auth.ca),
+            crl: auth.crl.as_ref().map(pem),
+            required: auth.required,
+        }),
         challenges: authority.map(|authority| authority.handshakes.clone()),
     })
 }
@@ -256,8 +257,13 @@ fn summary_of(facts: &CertificateFacts) -> CertificateSummary {
     }
 }
 
+/// A time as logs have it.
+fn moment(time: SystemTime) -> String {
+    String::from_utf8_lossy(&keepwarm_telemetry::timestamp(time)).into_owned()
+}
+
 /// A date as messages have it.
 pub(crate) fn date(time: SystemTime) -> String {
-    let text = String::from_utf8_lossy(&keepwarm_telemetry::timestamp(time)).into_owned();
+    let text = moment(time);
     text.split('T').next().unwrap_or(&text).to_owned()
 }

@@ -83,11 +83,13 @@ pub struct ListenCertificate {
     pub ocsp: Option<PathBuf>,
 }
 
-/// `client_ca` and `client_auth`: certificates of clients.
+/// `client_ca`, `client_crl` and `client_auth`: certificates of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientAuth {
     /// Authorities that sign them.
     pub ca: PemFile,
+    /// Lists of the certificates that they have revoked.
+    pub crl: Option<PemFile>,
     /// A client without one is refused.
     pub required: bool,
 }

@@ -20,6 +20,7 @@ pub(crate) struct TlsDraft {
     unknown_names: UnknownNames,
     profile: TlsProfile,
     client_ca: Option<PemFile>,
+    client_crl: Option<PemFile>,
     client_auth: Option<bool>,
     handshake_timeout: Duration,
     hsts: Option<Hsts>,
@@ -36,6 +37,7 @@ impl Default for TlsDraft {
             unknown_names: UnknownNames::default(),
             profile: TlsProfile::default(),
             client_ca: None,
+            client_crl: None,
             client_auth: None,
             handshake_timeout: ListenTls::HANDSHAKE_TIMEOUT,
             hsts: None,
@@ -70,9 +72,12 @@ impl TlsDraft {
                 .expected("`ocsp` beside the `cert` that it is about")
                 .report(cx);
         }
-        if let Some(entry) = table.entry("client_auth").filter(|_| table.entry("client_ca").is_none()) {
-            cx.problem(entry.key_span, format!("`{name}` has `client_auth` without `client_ca`"))
-                .key("listen.NAME.tls.client_auth")
+        for key in ["client_auth", "client_crl"] {
+            let Some(entry) = table.entry(key).filter(|_| table.entry("client_ca").is_none()) else {
+                continue;
+            };
+            cx.problem(entry.key_span, format!("`{name}` has `{key}` without `client_ca`"))
+                .key(format!("listen.NAME.tls.{key}"))
                 .expected("`client_ca`: the authorities that sign the certificates of clients")
                 .report(cx);
         }
@@ -148,7 +153,7 @@ impl TlsDraft {
 
     /// `None`: a problem was reported.
     pub(crate) fn finish(self) -> Option<ListenTls> {
-        let Self { first, others, acme, client_ca, client_auth, .. } = self;
+        let Self { first, others, acme, client_ca, client_crl: crl, client_auth, .. } = self;
         let certificates: Vec<ListenCertificate> =
             std::iter::once(first).chain(others).filter_map(CertificateDraft::finish).collect();
         if certificates.is_empty() && acme.is_empty() {
@@ -159,7 +164,7 @@ impl TlsDraft {
             acme,
             unknown_names: self.unknown_names,
             profile: self.profile,
-            client_auth: client_ca.map(|ca| ClientAuth { ca, required: client_auth.unwrap_or(true) }),
+            client_auth: client_ca.map(|ca| ClientAuth { ca, crl, required: client_auth.unwrap_or(true) }),
             handshake_timeout: self.handshake_timeout,
             hsts: self.hsts,
         })
@@ -281,7 +286,7 @@ impl Describe for CertificateList {
 }
 
 const CERT_LONG: &str = "In PEM: the certificate of the server first, then the chain up to the authority, without the authority itself. Which names it is for is read from it (subjectAltName). The file is loaded again when it changes; a file that cannot be used is reported, and the previous certificate stays in use.";
-const OCSP_LONG: &str = "In DER, as `openssl ocsp -respout` or `certbot` hooks write it; loaded again when it changes. Clients then need not ask the authority whether the certificate was revoked.";
+const OCSP_LONG: &str = "In DER, as `openssl ocsp -respout` or `certbot` hooks write it; loaded again when it changes. Clients then need not ask the authority whether the certificate was revoked. A response that has expired (nextUpdate) is not stapled; the log has a warning.";
 
 static CERTIFICATE: Section<CertificateDraft> = Section {
     keys: &[
@@ -494,11 +499,21 @@ pub(super) static LISTEN_TLS: Section<TlsDraft> = Section {
         Key {
             name: "client_ca",
             brief: "File of the authorities that sign the certificates of clients",
-            long: "In PEM; one, or several in a row. Clients are then asked for a certificate, and what it says is passed to the app (see the guide on TLS). Certificates of revoked clients are not checked: use short lifetimes, or an authority of its own for each group.",
+            long: "In PEM; one, or several in a row. Clients are then asked for a certificate, and what it says is passed to the app (see the guide on TLS). `client_crl` refuses those that were revoked.",
             default: DefaultValue::Words("none: clients are not asked for certificates"),
             right: "client_ca = \"/etc/ssl/internal-ca.pem\"",
             wrong: "client_ca = \"/no/such/ca.pem\"",
             value: &Set(Pem::Certificates, |draft: &mut TlsDraft, ca| draft.client_ca = Some(ca)),
+            ..Key::LIVE
+        },
+        Key {
+            name: "client_crl",
+            brief: "File of the certificates of clients that their authorities have revoked (CRL)",
+            long: "In PEM; the lists of all authorities in a row: of those in `client_ca`, and of those between them and the clients. A client is refused whose certificate, or an authority in its chain, is in its list; also one whose authority has no list in the file, or one that has expired (nextUpdate): an old list does not have what was revoked since. The file is loaded again when it changes. Sessions from before the change are not resumed; open connections stay. Precedents: nginx `ssl_crl`, Apache `SSLCARevocationFile`.",
+            default: DefaultValue::Words("none: revocation is not checked"),
+            right: "client_crl = \"/etc/ssl/revoked.pem\"",
+            wrong: "client_crl = \"/etc/ssl/shop.pem\"",
+            value: &Set(Pem::RevocationLists, |draft: &mut TlsDraft, crl| draft.client_crl = Some(crl)),
             ..Key::LIVE
         },
         Key {

@@ -146,7 +146,7 @@ fn push_listen_tls(text: &mut String, section: &str, key: &str, line: &str) {
         "certificates" => {}
         _ => text.extend([cert, its_key]),
     }
-    if key == "client_auth" {
+    if key == "client_auth" || key == "client_crl" {
         text.push_str("client_ca = \"/etc/ssl/internal-ca.pem\"\n");
     }
 }

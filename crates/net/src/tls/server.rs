@@ -3,12 +3,14 @@
 mod certificate;
 mod challenge;
 mod client_auth;
+mod ocsp;
 mod resolver;
 mod tickets;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
@@ -102,6 +104,8 @@ pub struct ServerTlsState {
     config: Arc<ServerConfig>,
     certificates: Vec<Arc<Certificate>>,
     settings: ServerTlsSettings,
+    /// Of the lists of revoked clients, when the first expires.
+    crl_next_update: Option<SystemTime>,
 }
 
 impl ServerTlsState {
@@ -145,9 +149,14 @@ impl ServerTlsState {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)
             .map_err(|error| TlsSetupError::certificate(error.to_string()))?;
+        let mut crl_next_update = None;
         let builder = match &settings.client_auth {
             None => builder.with_no_client_auth(),
-            Some(auth) => builder.with_client_cert_verifier(auth.verifier(provider)?),
+            Some(auth) => {
+                let revoked = auth.revoked()?;
+                crl_next_update = revoked.as_ref().map(|revoked| revoked.next_update);
+                builder.with_client_cert_verifier(auth.verifier(revoked, provider)?)
+            }
         };
         let set = CertificateSet::new(&certificates, settings);
         let mut config = builder.with_cert_resolver(Arc::new(set));
@@ -159,7 +168,8 @@ impl ServerTlsState {
         config.ignore_client_order = true;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Arc::new(Tickets::new(keys, settings.client_auth.as_ref()));
-        Ok(Arc::new(Self { config: Arc::new(config), certificates, settings: settings.clone() }))
+        let config = Arc::new(config);
+        Ok(Arc::new(Self { config, certificates, settings: settings.clone(), crl_next_update }))
     }
 
     pub(super) fn config(&self) -> Arc<ServerConfig> {
@@ -175,6 +185,16 @@ impl ServerTlsState {
     fn by_file(&self) -> impl Iterator<Item = (&PathBuf, (&CertificateFiles, &Arc<Certificate>))> {
         let certificates = self.settings.certificates.iter().zip(&self.certificates);
         certificates.map(|(files, certificate)| (&files.cert.file, (files, certificate)))
+    }
+
+    /// Whether a list of revoked clients has expired, so that clients of its authority are refused.
+    pub fn crl_has_expired(&self, now: SystemTime) -> bool {
+        self.crl_next_update.is_some_and(|end| end < now)
+    }
+
+    /// When the first list of revoked clients expires.
+    pub fn crl_next_update(&self) -> Option<SystemTime> {
+        self.crl_next_update
     }
 
     /// The certificates, in the order of the settings.

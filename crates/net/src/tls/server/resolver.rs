@@ -108,11 +108,11 @@ impl ResolvesServerCert for CertificateSet {
         }
         let candidates = self.candidates(hello.server_name());
         let fits = |certificate: &&Arc<Certificate>| {
-            certificate.key.key.choose_scheme(hello.signature_schemes()).is_some()
+            certificate.key().key.choose_scheme(hello.signature_schemes()).is_some()
         };
         // Without a fitting one, the handshake fails with the right reason.
         let certificate = candidates.iter().find(fits).or(candidates.first()).cloned();
-        let key = certificate.as_ref().map(|certificate| Arc::clone(&certificate.key));
+        let key = certificate.as_ref().map(|certificate| Arc::clone(certificate.key()));
         MADE.set(Some(Choice { server_name: server_name(), certificate, is_challenge: false }));
         key
     }

@@ -310,7 +310,8 @@ impl rustls::client::danger::ServerCertVerifier for Anything {
 async fn an_authority_gets_the_certificate_of_its_challenge_and_nobody_else() {
     let authority = Authority::new();
     let (identity, challenge) = (authority.identity("a.test"), authority.identity("a.test"));
-    let key = Certificate::with_key(&settings(&[&challenge]).certificates[0], CertifiedKey::clone).key();
+    let key =
+        Certificate::with_key(&settings(&[&challenge]).certificates[0], CertifiedKey::clone).key().clone();
     let with = |answer: Option<Arc<CertifiedKey>>| {
         let mut settings = settings(&[&identity]);
         settings.challenges =
