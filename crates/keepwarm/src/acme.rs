@@ -6,14 +6,15 @@ mod settings;
 
 use std::sync::{Arc, Weak};
 
-use keepwarm_acme::{Acme, AcmeSettings, Challenges};
+use arc_swap::ArcSwapOption;
+use keepwarm_acme::{Acme, AcmeSettings, Challenges, NameRequests};
 use keepwarm_config::Config;
-use keepwarm_net::ChallengeCertificates;
+use keepwarm_net::{ChallengeCertificates, OnDemandNames};
 
 pub(crate) use managed::{ManagedCertificates, ManagedFiles};
 pub(crate) use responder::ChallengeResponder;
-use settings::names;
-pub(crate) use settings::{is_used, settings, state_folder};
+use settings::on_demand;
+pub(crate) use settings::{is_used, names, settings, state_folder};
 
 /// What obtains the certificates, from the first moment at which an authority could reach this process.
 pub(crate) struct CertificateAuthority {
@@ -22,6 +23,9 @@ pub(crate) struct CertificateAuthority {
     /// The same for handshakes.
     pub(crate) handshakes: ChallengeCertificates,
     pub(crate) managed: Arc<ManagedCertificates>,
+    /// Where handshakes request certificates of names that have none.
+    pub(crate) on_demand: OnDemandNames,
+    requests: Arc<ArcSwapOption<NameRequests>>,
     running: Option<(AcmeSettings, Arc<Acme>)>,
 }
 
@@ -29,7 +33,11 @@ impl CertificateAuthority {
     pub(crate) fn new() -> Self {
         let challenges = Arc::<Challenges>::default();
         let looked_up = Arc::clone(&challenges);
+        let requests = Arc::<ArcSwapOption<NameRequests>>::default();
+        let requested = Arc::clone(&requests);
         Self {
+            on_demand: OnDemandNames::new(move |name| requested.load().as_ref()?.request(name)),
+            requests,
             handshakes: ChallengeCertificates::new(move |name| looked_up.tls_certificate(name)),
             challenges,
             managed: Arc::default(),
@@ -39,25 +47,32 @@ impl CertificateAuthority {
 
     /// Keeps certificates of the configuration's names from now on. Listeners present some already.
     pub(crate) fn apply(&mut self, config: &Config) {
+        self.run(config);
+        let requests = self.running.as_ref().and_then(|(_, acme)| acme.requests());
+        self.requests.store(requests.map(Arc::new));
+    }
+
+    fn run(&mut self, config: &Config) {
         if !is_used(config) {
-            self.running = None;
-            return;
+            return self.end();
         }
-        let names = names(config);
+        let (names, on_demand) = (names(config), on_demand(config));
         let wanted = match settings(config) {
             Ok(wanted) => wanted,
             Err(message) => return complain(&message),
         };
         if self.running.as_ref().is_some_and(|(settings, _)| *settings != wanted) {
-            self.running = None;
+            self.end();
         }
         if let Some((_, acme)) = &self.running {
-            return acme.set_names(&names);
+            acme.set_names(&names);
+            return acme.set_on_demand(on_demand.as_ref());
         }
         let sink = self.managed.sink(&wanted);
         match Acme::open(wanted.clone(), Arc::clone(&self.challenges), Arc::new(sink)) {
             Ok(acme) => {
                 acme.set_names(&names);
+                acme.set_on_demand(on_demand.as_ref());
                 self.running = Some((wanted, Arc::new(acme)));
             }
             Err(error) => complain(&format!("acme.storage: {error}")),
@@ -66,7 +81,14 @@ impl CertificateAuthority {
 
     /// Another process keeps them from now on: it continues what has begun.
     pub(crate) fn stop(&mut self) {
+        self.requests.store(None);
         self.running = None;
+    }
+
+    /// Nobody keeps certificates on demand from now on, at least not in this storage.
+    fn end(&mut self) {
+        self.running = None;
+        self.managed.forget_on_demand();
     }
 
     /// What can be asked about each name, as long as this process keeps the certificates.

@@ -5,15 +5,15 @@
 
 mod files;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use keepwarm_config::{self as config, CertificateFault, CertificateSummary, Config, Listener, PemFile};
 use keepwarm_net::{
-    Certificate, CertificateFacts, CertificateFiles, ChallengeCertificates, ClientAuth, KeyKind, Pem,
-    ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys, TicketSecret, TlsPart, TlsProfile,
-    UnknownNames, restarted,
+    Certificate, CertificateFacts, CertificateFiles, CertificateOrigin, ChallengeCertificates, ClientAuth,
+    KeyKind, OnDemandNames, Pem, ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys, TicketSecret,
+    TlsPart, TlsProfile, UnknownNames, restarted,
 };
 use tokio::task::JoinHandle;
 
@@ -95,8 +95,12 @@ impl ListenersTls {
         if !acme::is_used(config) {
             return Ok(None);
         }
-        let files = self.authority.managed.sink(&acme::settings(config)?);
-        Ok(Some(AuthorityFiles { files, handshakes: self.authority.handshakes.clone() }))
+        Ok(Some(AuthorityFiles {
+            files: self.authority.managed.sink(&acme::settings(config)?),
+            handshakes: self.authority.handshakes.clone(),
+            on_demand: self.authority.on_demand.clone(),
+            names: acme::names(config),
+        }))
     }
 
     /// New handshakes use these; listeners without TLS are forgotten.
@@ -137,6 +141,9 @@ impl ListenersTls {
 struct AuthorityFiles {
     files: ManagedFiles,
     handshakes: ChallengeCertificates,
+    on_demand: OnDemandNames,
+    /// The names of all listeners.
+    names: BTreeSet<String>,
 }
 
 /// The state in use where nothing has changed.
@@ -196,12 +203,20 @@ fn settings(listen: &Listener, authority: Option<&AuthorityFiles>) -> Result<Ser
             cert: pem(&certificate.cert),
             key: pem(&certificate.key),
             ocsp: certificate.ocsp.as_ref().map(read).transpose()?,
-            is_managed: false,
+            origin: CertificateOrigin::Files,
         })
     };
-    let authority = authority.filter(|_| !tls.acme.is_empty());
+    let authority = authority.filter(|_| !tls.acme.is_empty() || tls.on_demand.is_some());
+    let on_demand = authority.filter(|_| tls.on_demand.is_some());
     let managed =
         authority.into_iter().flat_map(|authority| tls.acme.iter().map(|name| authority.files.of(name)));
+    // Names of other listeners need no permission, and have one certificate.
+    let others = on_demand.into_iter().flat_map(|authority| {
+        let others = authority.names.iter().filter(|name| !tls.acme.contains(name));
+        others.map(|name| authority.files.of(name))
+    });
+    let managed =
+        managed.chain(others).chain(on_demand.into_iter().flat_map(|it| it.files.on_demand()).map(Ok));
     Ok(ServerTlsSettings {
         certificates: tls.certificates.iter().map(files).chain(managed).collect::<Result<_, String>>()?,
         unknown_names: match tls.unknown_names {
@@ -219,6 +234,7 @@ fn settings(listen: &Listener, authority: Option<&AuthorityFiles>) -> Result<Ser
             required: auth.required,
         }),
         challenges: authority.map(|authority| authority.handshakes.clone()),
+        on_demand: on_demand.map(|authority| authority.on_demand.clone()),
     })
 }
 
@@ -231,7 +247,8 @@ fn alpn(http2: bool) -> Vec<Vec<u8>> {
 
 /// What a certificate says, for the checks of the configuration.
 pub(crate) fn summary(cert: &PemFile, key: &PemFile) -> Result<CertificateSummary, CertificateFault> {
-    let files = CertificateFiles { cert: pem(cert), key: pem(key), ocsp: None, is_managed: false };
+    let files =
+        CertificateFiles { cert: pem(cert), key: pem(key), ocsp: None, origin: CertificateOrigin::Files };
     match Certificate::check(&files) {
         Ok(facts) => Ok(summary_of(&facts)),
         Err(error) => {

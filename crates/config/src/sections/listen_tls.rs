@@ -6,10 +6,12 @@ use std::time::Duration;
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
-use crate::key::{DefaultValue, Field, Key, Section, Set};
+use crate::key::{DefaultValue, Field, Key, Section, Set, Shape};
 use crate::model::{ClientAuth, Hsts, ListenCertificate, ListenTls, PemFile, TlsProfile, UnknownNames};
 use crate::raw::{Directive, Entry, Span, Table};
-use crate::shape::{CERTIFICATE_NAMES, ExistingPath, Flag, Pem, TableShape, Time, ValueOrTable, Words};
+use crate::shape::{
+    CERTIFICATE_NAMES, ExistingPath, Flag, PERMISSION_URL, Pem, TableShape, Time, ValueOrTable, Words,
+};
 use crate::sources::CertificateSummary;
 
 /// The table before its checks.
@@ -17,6 +19,7 @@ pub(crate) struct TlsDraft {
     first: CertificateDraft,
     others: Vec<CertificateDraft>,
     pub(super) acme: Vec<String>,
+    pub(crate) on_demand: Option<(String, Span)>,
     unknown_names: UnknownNames,
     profile: TlsProfile,
     client_ca: Option<PemFile>,
@@ -34,6 +37,7 @@ impl Default for TlsDraft {
             first: CertificateDraft::default(),
             others: Vec::new(),
             acme: Vec::new(),
+            on_demand: None,
             unknown_names: UnknownNames::default(),
             profile: TlsProfile::default(),
             client_ca: None,
@@ -87,13 +91,13 @@ impl TlsDraft {
     /// Whether there is a certificate, called when the whole listener has been read: `domains` may come after `tls`.
     pub(super) fn check_any(&self, entry: &Entry, cx: &mut Checker<'_>) {
         let Some(table) = cx.table(&entry.value) else { return };
-        let names = ["cert", "key", "certificates", "acme"];
+        let names = ["cert", "key", "certificates", "acme", "on_demand"];
         if !self.acme.is_empty() || names.iter().any(|key| table.entry(key).is_some()) {
             return;
         }
         cx.problem(entry.value.span, format!("`{}.tls` has no certificate", cx.name()))
             .key("listen.NAME.tls")
-            .expected(format!("{CERTIFICATE_EXAMPLE}; or `certificates` with several; or `acme` with names"))
+            .expected(format!("{CERTIFICATE_EXAMPLE}; or `certificates` with several; or `acme` with names; or `on_demand` with a URL"))
             .report(cx);
     }
 
@@ -145,23 +149,25 @@ impl TlsDraft {
     /// Whether one of the certificates covers a host. True if none could be read.
     pub(crate) fn covers(&self, host: &str) -> bool {
         let summaries = self.summaries.borrow();
-        let is_known = self.acme.is_empty() && summaries.is_empty();
-        is_known
+        // Which names a service permits is not known here.
+        let is_unknown = self.on_demand.is_some() || (self.acme.is_empty() && summaries.is_empty());
+        is_unknown
             || self.acme.iter().any(|name| name == host)
             || summaries.iter().any(|(summary, _)| summary.covers(host))
     }
 
     /// `None`: a problem was reported.
     pub(crate) fn finish(self) -> Option<ListenTls> {
-        let Self { first, others, acme, client_ca, client_crl: crl, client_auth, .. } = self;
+        let Self { first, others, acme, on_demand, client_ca, client_crl: crl, client_auth, .. } = self;
         let certificates: Vec<ListenCertificate> =
             std::iter::once(first).chain(others).filter_map(CertificateDraft::finish).collect();
-        if certificates.is_empty() && acme.is_empty() {
+        if certificates.is_empty() && acme.is_empty() && on_demand.is_none() {
             return None;
         }
         Some(ListenTls {
             certificates,
             acme,
+            on_demand: on_demand.map(|(url, _)| url),
             unknown_names: self.unknown_names,
             profile: self.profile,
             client_auth: client_ca.map(|ca| ClientAuth { ca, crl, required: client_auth.unwrap_or(true) }),
@@ -323,6 +329,19 @@ static CERTIFICATE: Section<CertificateDraft> = Section {
     ],
 };
 
+/// `on_demand`, with the span for a check of all listeners.
+struct OnDemandUrl;
+
+impl Field<TlsDraft> for OnDemandUrl {
+    fn set(&self, draft: &mut TlsDraft, directive: &Directive, cx: &mut Checker<'_>) {
+        draft.on_demand = PERMISSION_URL.read(directive, cx).map(|url| (url, directive.span));
+    }
+
+    fn describe(&self) -> &dyn Describe {
+        &PERMISSION_URL
+    }
+}
+
 /// A file that belongs to the certificate of the table itself.
 struct OfFirst<S>(S, fn(&mut CertificateDraft, &Directive, S::Out))
 where
@@ -468,6 +487,16 @@ pub(super) static LISTEN_TLS: Section<TlsDraft> = Section {
             value: &Set(CERTIFICATE_NAMES, |draft: &mut TlsDraft, names: Vec<String>| {
                 add_names(&mut draft.acme, names)
             }),
+            ..Key::LIVE
+        },
+        Key {
+            name: "on_demand",
+            brief: "URL that permits certificates for the names that clients request",
+            long: "For hosts that are not known in advance, such as the domains of customers. A client that requests a host without a certificate waits while Keepwarm fetches this URL with `domain=HOST` in its query. 2xx permits the host: a certificate is obtained from the authority of `[acme]`, as for the names in `acme`, and renewed after asking again. Any other response refuses it, and the client gets the alert `unrecognized_name`; 429, 5xx or none means that the service is unavailable: nothing new is obtained, and what exists is renewed. Plain `http://` only to this machine. One URL for all listeners. Precedent: Caddy's `on_demand_tls ask`.",
+            default: DefaultValue::Words("none: only the configured names have certificates"),
+            right: "on_demand = \"http://127.0.0.1:8000/may-have-certificate\"",
+            wrong: "on_demand = \"http://permission.example/ask\"",
+            value: &OnDemandUrl,
             ..Key::LIVE
         },
         Key {

@@ -143,7 +143,7 @@ fn push_listen_tls(text: &mut String, section: &str, key: &str, line: &str) {
     match key {
         "cert" => text.push_str(its_key),
         "key" => text.push_str(cert),
-        "certificates" => {}
+        "certificates" | "on_demand" => {}
         _ => text.extend([cert, its_key]),
     }
     if key == "client_auth" || key == "client_crl" {

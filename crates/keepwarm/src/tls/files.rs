@@ -25,7 +25,7 @@ pub(super) fn of(settings: &ServerTlsSettings) -> Vec<PathBuf> {
             .collect::<Vec<_>>()
     };
     let certificates =
-        settings.certificates.iter().filter(|files| !files.is_managed).flat_map(of_certificate);
+        settings.certificates.iter().filter(|files| !files.is_managed()).flat_map(of_certificate);
     let of_clients = settings.client_auth.iter().flat_map(|auth| [Some(&auth.ca), auth.crl.as_ref()]);
     certificates.chain(of_clients.flatten().map(file)).collect()
 }
@@ -145,11 +145,11 @@ fn read_again(settings: &ServerTlsSettings) -> Result<ServerTlsSettings, String>
         Pem::read(&pem.file).map_err(|error| format!("cannot read {}: {error}", pem.file.display()))
     };
     let certificate = |files: &CertificateFiles| {
-        if files.is_managed {
+        if files.is_managed() {
             return Ok(files.clone());
         }
         Ok(CertificateFiles {
-            is_managed: false,
+            origin: files.origin,
             cert: read(&files.cert)?,
             key: read(&files.key)?,
             ocsp: files.ocsp.as_ref().map(read).transpose()?,

@@ -4,6 +4,7 @@ mod certificate;
 mod challenge;
 mod client_auth;
 mod ocsp;
+mod on_demand;
 mod resolver;
 mod tickets;
 
@@ -21,6 +22,7 @@ pub use certificate::{Certificate, CertificateFacts, Coverage, KeyKind};
 pub(crate) use challenge::CHALLENGE_PROTOCOL;
 pub use challenge::ChallengeCertificates;
 pub use client_auth::{ClientAuth, ClientIdentity};
+pub use on_demand::OnDemandNames;
 use resolver::CertificateSet;
 pub(super) use resolver::{Choice, UNRECOGNIZED_NAME};
 use tickets::Tickets;
@@ -29,7 +31,7 @@ pub use tickets::{TicketKeys, TicketSecret};
 /// How a listener encrypts its connections. Equal settings need no new [`ServerTlsState`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerTlsSettings {
-    /// At least one; the first is the default.
+    /// The first that is not [`CertificateOrigin::OnDemand`] is the default. At least one, unless names are obtained on demand.
     pub certificates: Vec<CertificateFiles>,
     /// What a client gets that requests a name of none of them.
     pub unknown_names: UnknownNames,
@@ -41,6 +43,8 @@ pub struct ServerTlsSettings {
     pub client_auth: Option<ClientAuth>,
     /// The certificates by which an authority verifies names, if one does.
     pub challenges: Option<ChallengeCertificates>,
+    /// Who obtains certificates for names that have none; their clients wait, or are refused.
+    pub on_demand: Option<OnDemandNames>,
 }
 
 /// The files of a certificate.
@@ -52,8 +56,26 @@ pub struct CertificateFiles {
     pub key: Pem,
     /// An OCSP response to staple, in DER.
     pub ocsp: Option<Pem>,
-    /// It is replaced by who has made it, and not because its files change, which need not exist.
-    pub is_managed: bool,
+    /// Where it is from.
+    pub origin: CertificateOrigin,
+}
+
+/// Where a certificate is from, and so who replaces it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateOrigin {
+    /// Files, which are read again when they change.
+    Files,
+    /// An authority, for a name of the configuration. Its files need not exist.
+    Authority,
+    /// An authority, for a name that a client requested.
+    OnDemand,
+}
+
+impl CertificateFiles {
+    /// Whether it is replaced by who has made it, and not because its files change.
+    pub fn is_managed(&self) -> bool {
+        self.origin != CertificateOrigin::Files
+    }
 }
 
 /// What a client gets that requests a name of no certificate, or none.
