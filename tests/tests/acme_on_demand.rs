@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -192,6 +192,16 @@ fn the_first_handshakes_of_a_name_wait_for_its_certificate() {
     server.wait_for_log("the service permits it", BOUND);
 }
 
+/// RFC 8737: the authority's own handshake for the name does not wait for its certificate.
+#[test]
+fn a_name_on_demand_is_validated_by_a_handshake() {
+    let pebble = Pebble::start(PebbleSettings::default());
+    let permission = Permission::start(200);
+    let server = Server::start(&config(&pebble, &permission.url(), "challenges = [\"tls-alpn-01\"]"));
+    assert!(served(pebble.tls_port(), "shop.test").is_some(), "{}", server.log());
+    assert_eq!(permission.asked_in_all(), 1);
+}
+
 #[test]
 fn a_name_that_is_not_permitted_is_refused_and_remembered() {
     let pebble = Pebble::start(PebbleSettings::default());
@@ -255,6 +265,23 @@ fn names_outlive_reloads_upgrades_and_restarts() {
     assert!(first.is_some());
     server.reload_with(&text.replace("\"hello\"", "\"again\""));
     assert_eq!(served(port, "shop.test"), first);
+    // Whatever of it changes, there is no moment without the certificate.
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            while !is_over.load(Ordering::SeqCst) && begun.elapsed() < LONG {
+                assert_eq!(served(port, "shop.test"), first);
+            }
+        });
+        for more in
+            ["email = \"ops@shop.test\"", "on_demand_names = 7", "key = \"p384\"\non_demand_names = 5"]
+        {
+            server.reload_with(&config(&pebble, &permission.url(), more));
+        }
+        server.reload_with(&config(&pebble, "http://127.0.0.1:1/", ""));
+        is_over.store(true, Ordering::SeqCst);
+    });
     // Without the key nothing is presented; with it, all of it again.
     let without = text
         .replace("on_demand", "acme = \"fixed.test\", on_demand")

@@ -98,8 +98,10 @@ impl Acme {
             return;
         }
         *on_demand = None;
-        self.names.remove_all_on_demand();
+        // Their certificates stay where they are presented, unless they are not kept any more.
+        let former = self.names.take_on_demand();
         *on_demand = settings.map(|settings| OnDemand::start(settings, &self.names));
+        self.names.withdraw(former);
     }
 
     /// Where handshakes request certificates; `None`: they are not ordered on demand.
@@ -162,10 +164,15 @@ impl Names {
         }
     }
 
-    fn remove_all_on_demand(&self) {
-        for (name, _) in lock(&self.tasks).extract_if(.., |_, task| task.is_on_demand()) {
-            self.shared.sink.remove(&name);
-        }
+    /// Ends their tasks. Returns the names.
+    fn take_on_demand(&self) -> Vec<String> {
+        lock(&self.tasks).extract_if(.., |_, task| task.is_on_demand()).map(|(name, _)| name).collect()
+    }
+
+    /// Those of the names that have no task are presented no longer.
+    fn withdraw(&self, names: Vec<String>) {
+        let tasks = lock(&self.tasks);
+        names.iter().filter(|name| !tasks.contains_key(*name)).for_each(|name| self.shared.sink.remove(name));
     }
 }
 

@@ -4,6 +4,8 @@ mod managed;
 mod responder;
 mod settings;
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
@@ -50,11 +52,20 @@ impl CertificateAuthority {
         self.run(config);
         let requests = self.running.as_ref().and_then(|(_, acme)| acme.requests());
         self.requests.store(requests.map(Arc::new));
+        self.managed.keep_on_demand(&self.on_demand_files());
+    }
+
+    /// The files of the certificates that are kept on demand.
+    fn on_demand_files(&self) -> BTreeSet<PathBuf> {
+        let Some((settings, acme)) = &self.running else { return BTreeSet::new() };
+        let files = self.managed.sink(settings);
+        acme.status().iter().filter(|name| name.on_demand).map(|name| files.file(&name.name)).collect()
     }
 
     fn run(&mut self, config: &Config) {
         if !is_used(config) {
-            return self.end();
+            self.running = None;
+            return;
         }
         let (names, on_demand) = (names(config), on_demand(config));
         let wanted = match settings(config) {
@@ -62,7 +73,7 @@ impl CertificateAuthority {
             Err(message) => return complain(&message),
         };
         if self.running.as_ref().is_some_and(|(settings, _)| *settings != wanted) {
-            self.end();
+            self.running = None;
         }
         if let Some((_, acme)) = &self.running {
             acme.set_names(&names);
@@ -83,12 +94,6 @@ impl CertificateAuthority {
     pub(crate) fn stop(&mut self) {
         self.requests.store(None);
         self.running = None;
-    }
-
-    /// Nobody keeps certificates on demand from now on, at least not in this storage.
-    fn end(&mut self) {
-        self.running = None;
-        self.managed.forget_on_demand();
     }
 
     /// What can be asked about each name, as long as this process keeps the certificates.

@@ -100,6 +100,7 @@ impl ListenersTls {
             handshakes: self.authority.handshakes.clone(),
             on_demand: self.authority.on_demand.clone(),
             names: acme::names(config),
+            on_demand_names: config.acme.on_demand_names as usize,
         }))
     }
 
@@ -144,6 +145,8 @@ struct AuthorityFiles {
     on_demand: OnDemandNames,
     /// The names of all listeners.
     names: BTreeSet<String>,
+    /// The limit of names on demand.
+    on_demand_names: usize,
 }
 
 /// The state in use where nothing has changed.
@@ -215,8 +218,9 @@ fn settings(listen: &Listener, authority: Option<&AuthorityFiles>) -> Result<Ser
         let others = authority.names.iter().filter(|name| !tls.acme.contains(name));
         others.map(|name| authority.files.of(name))
     });
-    let managed =
-        managed.chain(others).chain(on_demand.into_iter().flat_map(|it| it.files.on_demand()).map(Ok));
+    let managed = managed
+        .chain(others)
+        .chain(on_demand.into_iter().flat_map(|it| it.files.on_demand(it.on_demand_names)).map(Ok));
     Ok(ServerTlsSettings {
         certificates: tls.certificates.iter().map(files).chain(managed).collect::<Result<_, String>>()?,
         unknown_names: match tls.unknown_names {

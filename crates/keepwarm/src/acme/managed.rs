@@ -1,6 +1,6 @@
 //! The certificates that listeners present for names of an authority.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -44,13 +44,11 @@ impl ManagedCertificates {
         *lock(&self.listeners) = listeners;
     }
 
-    /// No listener presents certificates on demand any more.
-    pub(crate) fn forget_on_demand(&self) {
-        let is_on_demand = |_: &PathBuf, certificate: &mut ManagedCertificate| {
-            certificate.origin == CertificateOrigin::OnDemand
-        };
-        lock(&self.newest).extract_if(.., is_on_demand).for_each(drop);
-        let is_kept = |files: &CertificateFiles| files.origin != CertificateOrigin::OnDemand;
+    /// Listeners present those certificates on demand that are in these files, and no others.
+    pub(crate) fn keep_on_demand(&self, files: &BTreeSet<PathBuf>) {
+        let is_kept = |origin, file: &PathBuf| origin != CertificateOrigin::OnDemand || files.contains(file);
+        lock(&self.newest).retain(|file, certificate| is_kept(certificate.origin, file));
+        let is_kept = |files: &CertificateFiles| is_kept(files.origin, &files.cert.file);
         lock(&self.listeners).iter().for_each(|listener| keep(listener, is_kept));
     }
 
@@ -84,14 +82,14 @@ impl ManagedFiles {
         Ok(files(&file, &pem, CertificateOrigin::Authority))
     }
 
-    /// Those of names that clients have requested, as far as they are valid.
-    pub(crate) fn on_demand(&self) -> Vec<CertificateFiles> {
+    /// Those of names that clients have requested, as far as they are valid and kept.
+    pub(crate) fn on_demand(&self, limit: usize) -> Vec<CertificateFiles> {
         let storage = Storage::at(&self.settings.storage, &self.settings.authority);
         let stored = |name: String| {
             let certificate = storage.certificate(&name).ok().flatten().filter(Certificate::is_valid)?;
             Some(files(&self.file(&name), certificate.pem(), CertificateOrigin::OnDemand))
         };
-        storage.on_demand_names().unwrap_or_default().into_iter().filter_map(stored).collect()
+        storage.on_demand_names().unwrap_or_default().into_iter().take(limit).filter_map(stored).collect()
     }
 
     fn found(&self, name: &str) -> Result<Certificate, String> {
@@ -103,7 +101,8 @@ impl ManagedFiles {
             .map_err(|error| format!("no certificate can be for {name}: {error}"))
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    /// Where the certificate of a name is stored.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         Storage::certificate_file(&self.settings.storage, &self.settings.authority, name)
     }
 }
