@@ -78,6 +78,15 @@ def certificates(directory):
         command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30", "-subj", f"/CN={name}",
                    "-addext", f"subjectAltName=DNS:{host}", "-keyout", directory / f"ssl/{name}.key", "-out", directory / f"ssl/{name}.pem"]  # fmt: skip
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    revoked(directory / "ssl")
+
+
+def revoked(folder):
+    """`/etc/ssl/revoked.pem`: the list of revoked certificates of `employees`."""
+    (folder / "index.txt").touch()
+    (folder / "ca.cnf").write_text("[ca]\ndefault_ca = ca1\n[ca1]\ndatabase = index.txt\ndefault_md = sha256\ndefault_crl_days = 30\ncrl_extensions = crl\n[crl]\nauthorityKeyIdentifier = keyid\n")
+    command = ["openssl", "ca", "-gencrl", "-config", "ca.cnf", "-keyfile", "employees.key", "-cert", "employees.pem", "-out", "revoked.pem"]
+    subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def wrong_examples(page, text, binary):

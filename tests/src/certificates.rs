@@ -4,9 +4,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa,
+    KeyIdMethod, KeyPair, RevokedCertParams,
+};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustls::client::Resumption;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -59,6 +62,26 @@ impl Authority {
             der: certificate.der().clone(),
             key_der: key.serialize_der(),
         }
+    }
+
+    /// Its list of revoked certificates, by their serial numbers, in PEM; good until then.
+    pub fn revoked(&self, serials: &[u64], until: SystemTime) -> String {
+        let start = SystemTime::now() - Duration::from_secs(3600);
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: (*serial).into(),
+            revocation_time: start.into(),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: start.into(),
+            next_update: until.into(),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.0).unwrap().pem().unwrap()
     }
 
     /// The settings of a client that trusts only this authority.

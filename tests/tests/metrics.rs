@@ -45,7 +45,7 @@ directory = "https://127.0.0.1:1/directory"
 storage = "@DIR@/acme"
 [listen.secure]
 bind = "unix:@DIR@/secure.sock"
-tls = { cert = "@DIR@/shop.pem", key = "@DIR@/shop.key", acme = "acme.test" }
+tls = { cert = "@DIR@/shop.pem", key = "@DIR@/shop.key", acme = "acme.test", on_demand = "http://127.0.0.1:1/" }
 route = [{ respond = 204 }]
 [listen.proxied]
 bind = "unix:@DIR@/proxied.sock"

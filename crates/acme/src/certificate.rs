@@ -85,6 +85,12 @@ impl Certificate {
         &self.pem
     }
 
+    /// Whether clients accept its dates now.
+    pub fn is_valid(&self) -> bool {
+        let now = SystemTime::now();
+        self.facts.validity.start <= now && now < self.facts.validity.end
+    }
+
     /// Whether it is one of our own.
     pub fn is_self_signed(&self) -> bool {
         self.facts.issuer.contains(SELF_SIGNED)

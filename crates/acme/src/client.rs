@@ -1,6 +1,7 @@
 //! The HTTP client for authorities: a connection for each request, since an order makes a dozen of them in two months.
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,14 +10,17 @@ use bytes::Bytes;
 use http::header::{HOST, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, HttpClient};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::AcmeError;
 use crate::settings::Authority;
@@ -26,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest response that is read.
 const MOST: usize = 1024 * 1024;
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A client for one authority.
 #[derive(Clone)]
@@ -39,29 +43,7 @@ pub(crate) struct Client {
 impl Client {
     /// Reads the certificates of the trusted authorities.
     pub(crate) fn new(authority: &Authority) -> Result<Self, AcmeError> {
-        let mut roots = RootCertStore::empty();
-        match &authority.ca {
-            Some(file) => add_file(&mut roots, file)?,
-            None => {
-                for certificate in rustls_native_certs::load_native_certs().certs {
-                    // Systems carry certificates that nobody can use; the others count.
-                    let _ = roots.add(certificate);
-                }
-            }
-        }
-        if roots.is_empty() {
-            return Err(AcmeError::new(
-                "no_roots",
-                "this machine has no certificates of trusted authorities; install its package ca-certificates, or set acme.ca",
-            ));
-        }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| AcmeError::new("tls", error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self { tls: TlsConnector::from(Arc::new(config)), retry_after: Arc::default() })
+        Ok(Self { tls: connector(authority.ca.as_deref())?, retry_after: Arc::default() })
     }
 
     /// The `Retry-After` of the last error response, once.
@@ -74,24 +56,8 @@ impl Client {
         if uri.scheme_str() != Some("https") {
             return Err(format!("{uri} is not an https:// URL").into());
         }
-        let host = uri.host().ok_or("a URL without a host")?.trim_matches(['[', ']']).to_owned();
-        let stream = TcpStream::connect((host.as_str(), uri.port_u16().unwrap_or(443)))
-            .await
-            .map_err(|error| format!("cannot connect to {host}: {error}"))?;
-        let name = ServerName::try_from(host.clone())?;
-        let stream = self
-            .tls
-            .connect(name, stream)
-            .await
-            .map_err(|error| format!("TLS with {host} failed: {error}"))?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let driver = tokio::spawn(connection);
-        let response = match sender.send_request(origin_form(request, &uri)?).await {
-            Ok(response) => read(response).await,
-            Err(error) => Err(error.into()),
-        };
-        driver.abort();
-        let response = response?;
+        let stream = encrypt(&self.tls, connect(&uri).await?, &uri).await?;
+        let response = exchange(stream, request, read).await??;
         if !response.status().is_success() {
             let told = retry_after(response.headers());
             *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = told;
@@ -100,7 +66,79 @@ impl Client {
     }
 }
 
-fn add_file(roots: &mut RootCertStore, file: &std::path::Path) -> Result<(), AcmeError> {
+/// A connection to the host of a URL.
+pub(crate) async fn connect(uri: &Uri) -> Result<TcpStream, Failure> {
+    let (host, port) = (host(uri)?, if uri.scheme_str() == Some("http") { 80 } else { 443 });
+    TcpStream::connect((host, uri.port_u16().unwrap_or(port)))
+        .await
+        .map_err(|error| format!("cannot connect to {host}: {error}").into())
+}
+
+/// TLS over it.
+pub(crate) async fn encrypt(
+    tls: &TlsConnector,
+    stream: TcpStream,
+    uri: &Uri,
+) -> Result<TlsStream<TcpStream>, Failure> {
+    let host = host(uri)?;
+    let name = ServerName::try_from(host.to_owned())?;
+    tls.connect(name, stream).await.map_err(|error| format!("TLS with {host} failed: {error}").into())
+}
+
+fn host(uri: &Uri) -> Result<&str, Failure> {
+    Ok(uri.host().ok_or("a URL without a host")?.trim_matches(['[', ']']))
+}
+
+/// One request, and what `read` takes of its response, over a connection that is closed then.
+pub(crate) async fn exchange<S, R, F>(
+    stream: S,
+    request: Request<Full<Bytes>>,
+    read: R,
+) -> Result<F::Output, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    R: FnOnce(Response<Incoming>) -> F,
+    F: Future,
+{
+    let uri = request.uri().clone();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let driver = tokio::spawn(connection);
+    let response = match sender.send_request(origin_form(request, &uri)?).await {
+        Ok(response) => Ok(read(response).await),
+        Err(error) => Err(error.into()),
+    };
+    driver.abort();
+    response
+}
+
+/// TLS that trusts the authorities in a file; `None`: those of the system.
+pub(crate) fn connector(ca: Option<&Path>) -> Result<TlsConnector, AcmeError> {
+    let mut roots = RootCertStore::empty();
+    match ca {
+        Some(file) => add_file(&mut roots, file)?,
+        None => {
+            for certificate in rustls_native_certs::load_native_certs().certs {
+                // Systems carry certificates that nobody can use; the others count.
+                let _ = roots.add(certificate);
+            }
+        }
+    }
+    if roots.is_empty() {
+        return Err(AcmeError::new(
+            "no_roots",
+            "this machine has no certificates of trusted authorities; install its package ca-certificates, or set acme.ca",
+        ));
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| AcmeError::new("tls", error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+fn add_file(roots: &mut RootCertStore, file: &Path) -> Result<(), AcmeError> {
     let wrong = |error: String| AcmeError::new("ca", format!("acme.ca: {}: {error}", file.display()));
     let text = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
     for certificate in CertificateDer::pem_slice_iter(&text) {
@@ -124,7 +162,7 @@ fn origin_form(mut request: Request<Full<Bytes>>, uri: &Uri) -> Result<Request<F
 /// Authorities ask clients to name themselves (RFC 8555 §6.1).
 const AGENT: &str = concat!("keepwarm/", env!("CARGO_PKG_VERSION"), " instant-acme");
 
-async fn read(response: Response<hyper::body::Incoming>) -> Result<Response<Full<Bytes>>, Failure> {
+async fn read(response: Response<Incoming>) -> Result<Response<Full<Bytes>>, Failure> {
     let (parts, body) = response.into_parts();
     let body = Limited::new(body, MOST).collect().await?.to_bytes();
     Ok(Response::from_parts(parts, Full::new(body)))

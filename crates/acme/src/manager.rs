@@ -1,33 +1,32 @@
-//! Keeps a certificate for each name: a task for each loads, orders and renews it.
+//! Keeps a certificate for each name: those of the configuration, and those on demand.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
 
-use instant_acme::CertificateIdentifier;
-use keepwarm_policy::renewal::{self, Period};
 use tokio::sync::Semaphore;
-use tokio::task::AbortHandle;
 
 use crate::account::AuthorityAccess;
-use crate::order::Attempt;
-use crate::settings::ChallengeKind;
-use crate::status::{NameState, NameStatus};
-use crate::storage::{Attempts, StorageError};
-use crate::{AcmeError, AcmeSettings, Certificate, Challenges};
+use crate::keeper::{NameTask, OnDemandLink};
+use crate::on_demand::{NameRequests, OnDemand, OnDemandCounts, OnDemandSettings};
+use crate::status::NameStatus;
+use crate::storage::StorageError;
+use crate::{AcmeSettings, Certificate, Challenges};
 
 /// Orders at once. With hundreds of names, the others wait.
 const AT_ONCE: usize = 8;
-/// How often the clock is looked at while a certificate is valid: it may be set, and the machine may sleep.
-const CLOCK: Duration = Duration::from_secs(60);
-/// Another process orders for the name: how long until the next look.
-const LOCKED: Duration = Duration::from_secs(5);
 
 /// What takes certificates, such as the one that listeners choose theirs from.
 pub trait CertificateSink: Send + Sync + 'static {
     /// Presents this certificate for the name from now on.
     fn install(&self, name: &str, certificate: &Certificate);
+
+    /// The same for a name that is in no configuration: listeners on demand present it, too.
+    fn install_on_demand(&self, name: &str, certificate: &Certificate) {
+        self.install(name, certificate);
+    }
+
+    /// No longer presents the certificate of a name that was installed on demand.
+    fn remove(&self, _name: &str) {}
 
     /// Whether a certificate is presented for the name already, for which one of our own would be no better.
     fn presents(&self, _name: &str) -> bool {
@@ -37,28 +36,24 @@ pub trait CertificateSink: Send + Sync + 'static {
 
 /// Keeps the certificates of a set of names.
 pub struct Acme {
+    names: Arc<Names>,
+    on_demand: Mutex<Option<OnDemand>>,
+}
+
+/// What the tasks of all names need.
+pub(crate) struct Shared {
+    pub(crate) access: AuthorityAccess,
+    pub(crate) staging: Option<AuthorityAccess>,
+    pub(crate) settings: Arc<AcmeSettings>,
+    pub(crate) challenges: Arc<Challenges>,
+    pub(crate) sink: Arc<dyn CertificateSink>,
+    pub(crate) at_once: Semaphore,
+}
+
+/// The names with their tasks.
+pub(crate) struct Names {
     shared: Arc<Shared>,
-    names: Mutex<BTreeMap<String, NameTask>>,
-}
-
-struct Shared {
-    access: AuthorityAccess,
-    staging: Option<AuthorityAccess>,
-    settings: Arc<AcmeSettings>,
-    challenges: Arc<Challenges>,
-    sink: Arc<dyn CertificateSink>,
-    at_once: Semaphore,
-}
-
-struct NameTask {
-    task: AbortHandle,
-    status: Arc<Mutex<NameStatus>>,
-}
-
-impl Drop for NameTask {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    tasks: Mutex<BTreeMap<String, NameTask>>,
 }
 
 impl Acme {
@@ -79,319 +74,108 @@ impl Acme {
         };
         let at_once = Semaphore::new(AT_ONCE);
         let shared = Arc::new(Shared { access, staging, settings, challenges, sink, at_once });
-        Ok(Self { shared, names: Mutex::default() })
+        Ok(Self { names: Arc::new(Names { shared, tasks: Mutex::default() }), on_demand: Mutex::default() })
     }
 
-    /// Keeps certificates of these names from now on, and of no others. Each name has a certificate when this returns, if only one of our own.
+    /// Keeps certificates of these names from now on, of those on demand, and of no others. Each name has a certificate when this returns, if only one of our
+    /// own.
     pub fn set_names(&self, names: &BTreeSet<String>) {
-        let mut kept = lock(&self.names);
-        kept.retain(|name, _| names.contains(name));
-        for name in names {
-            if !kept.contains_key(name) {
-                kept.insert(name.clone(), NameTask::start(name, &self.shared));
+        let (on_demand, mut tasks) = (lock(&self.on_demand), lock(&self.names.tasks));
+        for (name, _) in tasks.extract_if(.., |name, task| names.contains(name) == task.is_on_demand()) {
+            if let Some(on_demand) = on_demand.as_ref() {
+                on_demand.note_taken(&name);
             }
         }
+        for name in names {
+            tasks.entry(name.clone()).or_insert_with(|| NameTask::start(name, &self.names.shared, None));
+        }
+    }
+
+    /// Orders certificates on demand from now on, beginning with those that are stored; `None`: no longer.
+    pub fn set_on_demand(&self, settings: Option<&OnDemandSettings>) {
+        let mut on_demand = lock(&self.on_demand);
+        if on_demand.as_ref().map(OnDemand::settings) == settings {
+            return;
+        }
+        *on_demand = None;
+        // Their certificates stay where they are presented, unless they are not kept any more.
+        let former = self.names.take_on_demand();
+        *on_demand = settings.map(|settings| OnDemand::start(settings, &self.names));
+        self.names.withdraw(former);
+    }
+
+    /// Where handshakes request certificates; `None`: they are not ordered on demand.
+    pub fn requests(&self) -> Option<NameRequests> {
+        lock(&self.on_demand).as_ref().map(OnDemand::requests)
     }
 
     /// What is known of each name.
     pub fn status(&self) -> Vec<NameStatus> {
-        lock(&self.names).values().map(|name| lock(&name.status).clone()).collect()
+        lock(&self.names.tasks).values().map(|name| lock(&name.status).clone()).collect()
+    }
+
+    /// What became of names that clients requested; `None`: certificates are not ordered on demand.
+    pub fn on_demand_counts(&self) -> Option<OnDemandCounts> {
+        lock(&self.on_demand).as_ref().map(OnDemand::counts)
     }
 }
 
-impl NameTask {
-    fn start(name: &str, shared: &Arc<Shared>) -> Self {
-        let status = Arc::new(Mutex::new(NameStatus::new(name)));
-        let mut keeper = Keeper {
-            name: name.to_owned(),
-            shared: Arc::clone(shared),
-            status: Arc::clone(&status),
-            attempts: shared.access.storage.attempts(name),
-            certificate: None,
-            window: RenewalWindow::default(),
-            random: RandomState::new().hash_one(name),
-        };
-        keeper.load();
-        let task = tokio::spawn(async move { keeper.keep().await }).abort_handle();
-        Self { task, status }
+impl Drop for Acme {
+    /// The task on demand shares the names: they end here, and not with it.
+    fn drop(&mut self) {
+        *lock(&self.on_demand) = None;
+        lock(&self.names.tasks).clear();
     }
 }
 
-/// Keeps the certificate of one name.
-struct Keeper {
-    name: String,
-    shared: Arc<Shared>,
-    status: Arc<Mutex<NameStatus>>,
-    attempts: Attempts,
-    /// From the authority.
-    certificate: Option<Certificate>,
-    window: RenewalWindow,
-    /// Drawn once for each certificate.
-    random: u64,
-}
-
-/// The authority's suggestion for the renewal of a certificate (RFC 9773).
-#[derive(Debug, Clone, Copy, Default)]
-struct RenewalWindow {
-    period: Option<Period>,
-    /// When it is fetched again; `None`: now.
-    poll: Option<SystemTime>,
-    /// The authority has none to give.
-    unsupported: bool,
-}
-
-impl Keeper {
-    /// Presents the stored certificate, or one of our own.
-    fn load(&mut self) {
-        match self.shared.access.storage.certificate(&self.name) {
-            Ok(Some(certificate)) => return self.install(certificate),
-            Ok(None) => {}
-            Err(error) => {
-                tracing::error!(
-                    name: "acme_storage_failed",
-                    certificate = &*self.name, %error, "a stored certificate cannot be used; a new one is ordered"
-                );
-            }
-        }
-        tracing::warn!(
-            name: "acme_no_certificate",
-            certificate = &*self.name,
-            "there is no certificate of the authority for the name yet; until it issues one, clients see a self-signed one and warn their users, \
-            or the one of another authority that is stored"
-        );
-        if self.shared.sink.presents(&self.name) {
-            return;
-        }
-        match Certificate::self_signed(&self.name) {
-            Ok(certificate) => self.shared.sink.install(&self.name, &certificate),
-            Err(error) => {
-                tracing::error!(name: "acme_name_invalid", certificate = &*self.name, error, "the name cannot be in a certificate");
-            }
-        }
+impl Names {
+    pub(crate) fn access(&self) -> &AuthorityAccess {
+        &self.shared.access
     }
 
-    fn install(&mut self, certificate: Certificate) {
-        self.shared.sink.install(&self.name, &certificate);
-        self.window = RenewalWindow::default();
-        self.random = RandomState::new().hash_one(&certificate.facts.serial);
-        lock(&self.status).state = NameState::Issued(certificate.facts.clone());
-        self.certificate = Some(certificate);
+    /// Whether there is a certificate from the authority.
+    pub(crate) fn is_issued(&self, name: &str) -> bool {
+        lock(&self.tasks).get(name).is_some_and(NameTask::is_issued)
     }
 
-    async fn keep(&mut self) {
-        loop {
-            let due = self.due();
-            self.note_next(due);
-            let now = SystemTime::now();
-            if let Ok(left) = due.duration_since(now)
-                && !left.is_zero()
-            {
-                tokio::time::sleep(left.min(CLOCK)).await;
-                self.poll_window().await;
-                continue;
-            }
-            self.attempt().await;
-        }
+    pub(crate) fn on_demand_count(&self) -> usize {
+        lock(&self.tasks).values().filter(|task| task.is_on_demand()).count()
     }
 
-    /// When the next attempt is due.
-    fn due(&self) -> SystemTime {
-        let renewal = match &self.certificate {
-            Some(certificate) => {
-                renewal::renewal_time(certificate.facts.validity, self.window.period, self.random)
-            }
-            None => SystemTime::UNIX_EPOCH,
-        };
-        renewal.max(self.attempts.not_before())
+    /// `false`: it is a name of the configuration, and stays one.
+    pub(crate) fn add_on_demand(&self, name: &str, link: &OnDemandLink) -> bool {
+        let start = || NameTask::start(name, &self.shared, Some(link.clone()));
+        lock(&self.tasks).entry(name.to_owned()).or_insert_with(start).is_on_demand()
     }
 
-    fn note_next(&self, due: SystemTime) {
-        let mut status = lock(&self.status);
-        status.next = Some(due.max(SystemTime::now()));
-        status.failures = self.attempts.failures;
-        status.error = (self.attempts.failures > 0).then(|| self.attempts.error.clone());
-    }
-
-    /// Fetches the authority's window again when it is time. Without it, the lifetime decides.
-    async fn poll_window(&mut self) {
-        let Some(certificate) = &self.certificate else { return };
-        let now = SystemTime::now();
-        if self.window.unsupported || self.window.poll.is_some_and(|at| at > now) {
-            return;
-        }
-        let told = match identifier(certificate) {
-            Some(identifier) => self.fetch_window(&identifier).await,
-            None => Err(instant_acme::Error::Unsupported("a certificate without a key identifier")),
-        };
-        let mut wait = None;
-        match told {
-            Ok((window, poll)) => {
-                self.window.period = Some(window);
-                wait = Some(poll);
-            }
-            Err(instant_acme::Error::Unsupported(_)) => self.window.unsupported = true,
-            Err(error) => {
-                tracing::debug!(name: "acme_renewal_info_failed", certificate = &*self.name, %error, "cannot fetch renewal information");
-            }
-        }
-        self.window.poll = now.checked_add(renewal::window_poll(wait));
-    }
-
-    async fn fetch_window(
-        &self,
-        identifier: &CertificateIdentifier<'_>,
-    ) -> Result<(Period, Duration), instant_acme::Error> {
-        let failed = |error: AcmeError| instant_acme::Error::Other(Box::new(error));
-        let (account, _) = self.shared.access.account().await.map_err(failed)?;
-        let (info, poll) = account.renewal_info(identifier).await?;
-        let window = info.suggested_window;
-        Ok((Period { start: window.start.into(), end: window.end.into() }, poll))
-    }
-
-    /// One attempt, unless another process makes it.
-    async fn attempt(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let Ok(_turn) = shared.at_once.acquire().await else { return };
-        let name = self.name.clone();
-        let locked = match shared.access.blocking(move |storage| storage.lock(&name)).await {
-            Ok(Some(lock)) => lock,
-            Ok(None) => return tokio::time::sleep(LOCKED).await,
-            Err(error) => return self.fail(&error).await,
-        };
-        if self.take_over().await {
-            return;
-        }
-        match self.order().await {
-            Ok(certificate) => self.succeed(certificate).await,
-            Err(error) => self.fail(&error).await,
-        }
-        drop(locked);
-    }
-
-    /// Another process may have renewed the certificate meanwhile.
-    async fn take_over(&mut self) -> bool {
-        let name = self.name.clone();
-        let stored = self
-            .shared
-            .access
-            .blocking(move |storage| Ok((storage.certificate(&name).ok().flatten(), storage.attempts(&name))))
-            .await;
-        let Ok((Some(stored), attempts)) = stored else { return false };
-        if self.certificate.as_ref().is_some_and(|own| own.facts == stored.facts) {
-            return false;
-        }
-        self.attempts = attempts;
-        self.install(stored);
-        true
-    }
-
-    async fn order(&self) -> Result<Certificate, AcmeError> {
-        let kinds = self.kinds();
-        // After a failure, the staging server shows first whether another attempt makes sense: its limits are wider.
-        if let Some(staging) = self.shared.staging.as_ref().filter(|_| self.attempts.failures > 0) {
-            self.attempt_at(staging, &kinds, true).await?;
-        }
-        self.attempt_at(&self.shared.access, &kinds, false).await
-    }
-
-    async fn attempt_at(
-        &self,
-        access: &AuthorityAccess,
-        kinds: &[ChallengeKind],
-        trial: bool,
-    ) -> Result<Certificate, AcmeError> {
-        let replaces = match &self.certificate {
-            Some(certificate) if !trial => identifier(certificate),
-            _ => None,
-        };
-        let attempt =
-            Attempt { access, challenges: &self.shared.challenges, name: &self.name, kinds, replaces, trial };
-        attempt.run().await
-    }
-
-    /// The challenges, in turn after each failure: one of the ports may be unreachable.
-    fn kinds(&self) -> Vec<ChallengeKind> {
-        let mut kinds = self.shared.settings.challenges.clone();
-        if !kinds.is_empty() {
-            let by = usize::try_from(self.attempts.failures).unwrap_or(0) % kinds.len();
-            kinds.rotate_left(by);
-        }
-        kinds
-    }
-
-    async fn succeed(&mut self, certificate: Certificate) {
-        let facts = &certificate.facts;
-        tracing::info!(
-            name: "acme_certificate_obtained",
-            certificate = &*self.name, issuer = &*facts.issuer, expires = %httpdate::fmt_http_date(facts.validity.end),
-            "obtained a certificate"
-        );
-        self.attempts = Attempts::default();
-        self.save_attempts().await;
-        self.install(certificate);
-        lock(&self.status).obtained += 1;
-    }
-
-    async fn fail(&mut self, error: &AcmeError) {
-        let now = SystemTime::now();
-        let left = self
-            .certificate
-            .as_ref()
-            .and_then(|own| own.facts.validity.end.duration_since(now).ok())
-            .unwrap_or_default();
-        let failures = self.attempts.failures.saturating_add(1);
-        let random = RandomState::new().hash_one(failures);
-        let wait = match error.reason {
-            // The authority's limits do not count this.
-            "unreachable" | "bad_nonce" => renewal::unreachable_wait(failures, random),
-            _ => renewal::retry_wait(failures, left, error.retry_after, random),
-        };
-        let not_before = now.checked_add(wait).and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
-        self.attempts = Attempts {
-            failures,
-            not_before: not_before.map_or(0, |at| at.as_secs()),
-            error: error.to_string(),
-        };
-        lock(&self.status).failed += 1;
-        self.report(error, wait, left);
-        self.save_attempts().await;
-    }
-
-    fn report(&self, error: &AcmeError, wait: Duration, left: Duration) {
-        let (certificate, reason, retry) = (&*self.name, error.reason, wait.as_secs());
-        let days = left.as_secs() / (24 * 60 * 60);
-        if days >= PLENTY {
-            tracing::warn!(
-                name: "acme_order_failed",
-                certificate, reason, %error, retry_seconds = retry, days_left = days, "cannot renew a certificate yet; will retry"
-            );
-        } else {
-            tracing::error!(
-                name: "acme_order_failed",
-                certificate, reason, %error, retry_seconds = retry, days_left = days, "cannot obtain a certificate; will retry"
-            );
-        }
-    }
-
-    async fn save_attempts(&self) {
-        let (name, attempts) = (self.name.clone(), self.attempts.clone());
-        if let Err(error) =
-            self.shared.access.blocking(move |storage| storage.save_attempts(&name, &attempts)).await
+    /// The same for a name that was permitted in another process: only with its certificate.
+    pub(crate) fn restore_on_demand(&self, name: &str, link: &OnDemandLink) {
+        if self.access().storage.certificate(name).is_ok_and(|stored| stored.is_some_and(|it| it.is_valid()))
         {
-            tracing::warn!(name: "acme_storage_failed", certificate = &*self.name, %error, "cannot note how an order ended");
+            self.add_on_demand(name, link);
         }
+    }
+
+    pub(crate) fn remove_on_demand(&self, name: &str) {
+        let mut tasks = lock(&self.tasks);
+        if tasks.get(name).is_some_and(NameTask::is_on_demand) {
+            tasks.remove(name);
+            self.shared.sink.remove(name);
+        }
+    }
+
+    /// Ends their tasks. Returns the names.
+    fn take_on_demand(&self) -> Vec<String> {
+        lock(&self.tasks).extract_if(.., |_, task| task.is_on_demand()).map(|(name, _)| name).collect()
+    }
+
+    /// Those of the names that have no task are presented no longer.
+    fn withdraw(&self, names: Vec<String>) {
+        let tasks = lock(&self.tasks);
+        names.iter().filter(|name| !tasks.contains_key(*name)).for_each(|name| self.shared.sink.remove(name));
     }
 }
 
-/// With at least this many days left, a failed renewal is only a warning.
-const PLENTY: u64 = 7;
-
-/// What the authority knows a certificate by; `None`: nothing, since it has no key identifier.
-fn identifier(certificate: &Certificate) -> Option<CertificateIdentifier<'static>> {
-    let leaf = certificate.certified.cert.first()?;
-    CertificateIdentifier::try_from(leaf).ok().map(CertificateIdentifier::into_owned)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

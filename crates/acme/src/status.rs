@@ -9,6 +9,8 @@ use crate::CertificateFacts;
 pub struct NameStatus {
     /// The name.
     pub name: String,
+    /// A client requested it, and it is in no configuration.
+    pub on_demand: bool,
     /// What its listeners present.
     pub state: NameState,
     /// When it is renewed, or the next attempt is made.
@@ -33,9 +35,10 @@ pub enum NameState {
 }
 
 impl NameStatus {
-    pub(crate) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str, on_demand: bool) -> Self {
         Self {
             name: name.to_owned(),
+            on_demand,
             state: NameState::SelfSigned,
             next: None,
             failures: 0,

@@ -6,6 +6,7 @@
 //!   STORAGE/AUTHORITY/orders/NAME.json    an order under way, with the key of its certificate
 //!   STORAGE/AUTHORITY/attempts/NAME.json  failed orders in a row, so that a restart does not forget them
 //!   STORAGE/AUTHORITY/locks/NAME          held by the process that orders for this name
+//!   STORAGE/AUTHORITY/on_demand/NAME      marks a name that a client requested, so that it is renewed after a restart
 //! ```
 //!
 //! Files are written beside their place, synced, and renamed; they have mode 0600, directories 0700, and belong to the user that Keepwarm runs as. Workers,
@@ -76,7 +77,8 @@ impl Attempts {
 #[derive(Debug)]
 pub(crate) struct NameLock(#[expect(dead_code, reason = "held for its lock")] File);
 
-const DIRECTORIES: [&str; 4] = ["certificates", "orders", "attempts", "locks"];
+const DIRECTORIES: [&str; 5] = ["certificates", "orders", "attempts", "locks", ON_DEMAND];
+const ON_DEMAND: &str = "on_demand";
 
 impl Storage {
     /// Opens the storage of an authority, and makes its directories.
@@ -93,9 +95,14 @@ impl Storage {
         Ok(Self { folder })
     }
 
+    /// The storage of an authority as it is, which may not exist; nothing is made.
+    pub fn at(root: &Path, authority: &Authority) -> Self {
+        Self { folder: root.join(authority.folder()) }
+    }
+
     /// Where the certificate of a name is, or will be; nothing is made.
     pub fn certificate_file(root: &Path, authority: &Authority, name: &str) -> PathBuf {
-        Self { folder: root.join(authority.folder()) }.file("certificates", name, ".pem")
+        Self::at(root, authority).file("certificates", name, ".pem")
     }
 
     /// A valid certificate of a name from any authority that was asked before: the one that expires last.
@@ -145,6 +152,36 @@ impl Storage {
     pub(crate) fn save_attempts(&self, name: &str, attempts: &Attempts) -> Result<(), StorageError> {
         let file = self.file("attempts", name, ".json");
         if *attempts == Attempts::default() { remove(&file) } else { write_json(&file, attempts) }
+    }
+
+    /// The names that have certificates because clients requested them, in order; none if nothing is stored.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn on_demand_names(&self) -> Result<Vec<String>, StorageError> {
+        let folder = self.folder.join(ON_DEMAND);
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(at(&folder, &error)),
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        // A file beside one, of a process that was killed, has a name of its own.
+        let mut names: Vec<String> = names.filter(|name| !name.ends_with(".new")).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    pub(crate) fn note_on_demand(&self, name: &str) -> Result<(), StorageError> {
+        write(&self.file(ON_DEMAND, name, ""), b"")
+    }
+
+    /// Removes all that is stored of a name, so that names that come and go do not fill the disk.
+    pub(crate) fn forget_on_demand(&self, name: &str) -> Result<(), StorageError> {
+        remove(&self.file(ON_DEMAND, name, ""))?;
+        self.remove_order(name)?;
+        self.save_attempts(name, &Attempts::default())?;
+        remove(&self.file("certificates", name, ".pem"))
     }
 
     pub(crate) fn account<T: DeserializeOwned>(&self) -> Result<Option<T>, StorageError> {
@@ -361,6 +398,30 @@ mod tests {
             let file = storage.file("orders", name, ".json");
             assert_eq!(file.parent(), Some(&*root.join("ca.test-dir/orders")), "{name}");
         }
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn names_on_demand_are_marked_until_they_are_forgotten() {
+        let root = folder("on-demand");
+        let authority = Authority { directory: "https://ca.test/dir".to_owned(), ca: None };
+        assert!(
+            Storage::at(&root, &authority).on_demand_names().unwrap().is_empty(),
+            "there is no directory"
+        );
+        let storage = open(&root).unwrap();
+        for name in ["b.test", "a.test"] {
+            storage.note_on_demand(name).unwrap();
+            storage.note_on_demand(name).unwrap();
+        }
+        // Left over from a process that was killed.
+        fs::write(root.join("ca.test-dir/on_demand/c.test.1.new"), "").unwrap();
+        assert_eq!(storage.on_demand_names().unwrap(), ["a.test", "b.test"]);
+        storage.save_certificate("a.test", &Certificate::self_signed("a.test").unwrap()).unwrap();
+        storage.forget_on_demand("a.test").unwrap();
+        storage.forget_on_demand("a.test").unwrap();
+        assert_eq!(storage.on_demand_names().unwrap(), ["b.test"]);
+        assert!(storage.certificate("a.test").unwrap().is_none());
         fs::remove_dir_all(root).unwrap();
     }
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::checker::Checker;
 use crate::model::{
-    Acme, AcmeChallenge, Action, Admin, App, AppKind, AuthRequest, Config, HostPattern, Listener, Mirror,
-    PathPattern, Program, Route, SplitShare, SplitTarget, Upstream,
+    Acme, AcmeChallenge, Action, Admin, App, AppKind, AuthRequest, Config, HostPattern, ListenTls, Listener,
+    Mirror, PathPattern, Program, Route, SplitShare, SplitTarget, Upstream,
 };
 use crate::raw::{SourceMap, Span, Table, Value};
 use crate::report::Problem;
@@ -26,6 +26,7 @@ pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Che
     let acme = acme.finish();
     check_something_listens(table, file, cx);
     addresses::check(&listeners, admin.as_ref(), &upstreams, cx);
+    check_on_demand(&listeners, cx);
     names::check_variables(&upstreams, cx);
     let known = SectionNames {
         apps: apps.iter().map(|draft| (draft.app.name.clone(), draft.span)).collect(),
@@ -117,9 +118,24 @@ fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &
     }
 }
 
+/// A name has one certificate, which all listeners on demand present: one service decides about it.
+fn check_on_demand(listeners: &[ListenDraft], cx: &mut Checker<'_>) {
+    let mut urls =
+        listeners.iter().filter_map(|listen| Some((listen, listen.tls.as_ref()?.on_demand.as_ref()?)));
+    let Some((first, (url, first_span))) = urls.next() else { return };
+    for (listen, (_, span)) in urls.filter(|(_, (other, _))| other != url) {
+        let (name, first) = (&listen.name, &first.name);
+        cx.problem(*span, format!("`listen.{name}` asks another service than `listen.{first}`"))
+            .key("listen.NAME.tls.on_demand")
+            .related(cx.source_map.location(*first_span), "the other one")
+            .expected("the same URL for every listener: a name has one certificate")
+            .report(cx);
+    }
+}
+
 /// Names that no challenge can be met for would only fail, again and again.
 fn check_challenges(acme: &Acme, listeners: &[Listener], cx: &mut Checker<'_>) {
-    let names = |listen: &Listener| listen.tls.as_ref().is_some_and(|tls| !tls.acme.is_empty());
+    let names = |listen: &Listener| listen.tls.as_ref().is_some_and(ListenTls::has_authority);
     let has_plaintext = listeners.iter().any(|listen| listen.tls.is_none() && !listen.proxy_protocol);
     let only = |challenge: AcmeChallenge| acme.challenges == [challenge];
     for listen in listeners.iter().filter(|listen| names(listen)) {

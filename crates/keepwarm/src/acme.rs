@@ -4,16 +4,19 @@ mod managed;
 mod responder;
 mod settings;
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use keepwarm_acme::{Acme, AcmeSettings, Challenges};
+use arc_swap::ArcSwapOption;
+use keepwarm_acme::{Acme, AcmeSettings, Challenges, NameRequests};
 use keepwarm_config::Config;
-use keepwarm_net::ChallengeCertificates;
+use keepwarm_net::{ChallengeCertificates, OnDemandNames};
 
 pub(crate) use managed::{ManagedCertificates, ManagedFiles};
 pub(crate) use responder::ChallengeResponder;
-use settings::names;
-pub(crate) use settings::{is_used, settings, state_folder};
+use settings::on_demand;
+pub(crate) use settings::{is_used, names, settings, state_folder};
 
 /// What obtains the certificates, from the first moment at which an authority could reach this process.
 pub(crate) struct CertificateAuthority {
@@ -22,6 +25,9 @@ pub(crate) struct CertificateAuthority {
     /// The same for handshakes.
     pub(crate) handshakes: ChallengeCertificates,
     pub(crate) managed: Arc<ManagedCertificates>,
+    /// Where handshakes request certificates of names that have none.
+    pub(crate) on_demand: OnDemandNames,
+    requests: Arc<ArcSwapOption<NameRequests>>,
     running: Option<(AcmeSettings, Arc<Acme>)>,
 }
 
@@ -29,7 +35,11 @@ impl CertificateAuthority {
     pub(crate) fn new() -> Self {
         let challenges = Arc::<Challenges>::default();
         let looked_up = Arc::clone(&challenges);
+        let requests = Arc::<ArcSwapOption<NameRequests>>::default();
+        let requested = Arc::clone(&requests);
         Self {
+            on_demand: OnDemandNames::new(move |name| requested.load().as_ref()?.request(name)),
+            requests,
             handshakes: ChallengeCertificates::new(move |name| looked_up.tls_certificate(name)),
             challenges,
             managed: Arc::default(),
@@ -39,11 +49,25 @@ impl CertificateAuthority {
 
     /// Keeps certificates of the configuration's names from now on. Listeners present some already.
     pub(crate) fn apply(&mut self, config: &Config) {
+        self.run(config);
+        let requests = self.running.as_ref().and_then(|(_, acme)| acme.requests());
+        self.requests.store(requests.map(Arc::new));
+        self.managed.keep_on_demand(&self.on_demand_files());
+    }
+
+    /// The files of the certificates that are kept on demand.
+    fn on_demand_files(&self) -> BTreeSet<PathBuf> {
+        let Some((settings, acme)) = &self.running else { return BTreeSet::new() };
+        let files = self.managed.sink(settings);
+        acme.status().iter().filter(|name| name.on_demand).map(|name| files.file(&name.name)).collect()
+    }
+
+    fn run(&mut self, config: &Config) {
         if !is_used(config) {
             self.running = None;
             return;
         }
-        let names = names(config);
+        let (names, on_demand) = (names(config), on_demand(config));
         let wanted = match settings(config) {
             Ok(wanted) => wanted,
             Err(message) => return complain(&message),
@@ -52,12 +76,14 @@ impl CertificateAuthority {
             self.running = None;
         }
         if let Some((_, acme)) = &self.running {
-            return acme.set_names(&names);
+            acme.set_names(&names);
+            return acme.set_on_demand(on_demand.as_ref());
         }
         let sink = self.managed.sink(&wanted);
         match Acme::open(wanted.clone(), Arc::clone(&self.challenges), Arc::new(sink)) {
             Ok(acme) => {
                 acme.set_names(&names);
+                acme.set_on_demand(on_demand.as_ref());
                 self.running = Some((wanted, Arc::new(acme)));
             }
             Err(error) => complain(&format!("acme.storage: {error}")),
@@ -66,6 +92,7 @@ impl CertificateAuthority {
 
     /// Another process keeps them from now on: it continues what has begun.
     pub(crate) fn stop(&mut self) {
+        self.requests.store(None);
         self.running = None;
     }
 

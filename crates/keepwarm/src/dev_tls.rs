@@ -32,6 +32,7 @@ pub(crate) fn apply(config: &mut Config) -> Result<(), String> {
             Some(tls) if !tls.certificates.is_empty() => {}
             Some(tls) => {
                 tls.acme.clear();
+                tls.on_demand = None;
                 tls.certificates.push(certificate.clone());
             }
             None => listen.tls = Some(ListenTls::with(certificate.clone())),

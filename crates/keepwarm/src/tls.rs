@@ -5,15 +5,15 @@
 
 mod files;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use keepwarm_config::{self as config, CertificateFault, CertificateSummary, Config, Listener, PemFile};
 use keepwarm_net::{
-    Certificate, CertificateFacts, CertificateFiles, ChallengeCertificates, ClientAuth, KeyKind, Pem,
-    ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys, TicketSecret, TlsPart, TlsProfile,
-    UnknownNames, restarted,
+    Certificate, CertificateFacts, CertificateFiles, CertificateOrigin, ChallengeCertificates, ClientAuth,
+    KeyKind, OnDemandNames, Pem, ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys, TicketSecret,
+    TlsPart, TlsProfile, UnknownNames, restarted,
 };
 use tokio::task::JoinHandle;
 
@@ -95,8 +95,13 @@ impl ListenersTls {
         if !acme::is_used(config) {
             return Ok(None);
         }
-        let files = self.authority.managed.sink(&acme::settings(config)?);
-        Ok(Some(AuthorityFiles { files, handshakes: self.authority.handshakes.clone() }))
+        Ok(Some(AuthorityFiles {
+            files: self.authority.managed.sink(&acme::settings(config)?),
+            handshakes: self.authority.handshakes.clone(),
+            on_demand: self.authority.on_demand.clone(),
+            names: acme::names(config),
+            on_demand_names: config.acme.on_demand_names as usize,
+        }))
     }
 
     /// New handshakes use these; listeners without TLS are forgotten.
@@ -137,6 +142,11 @@ impl ListenersTls {
 struct AuthorityFiles {
     files: ManagedFiles,
     handshakes: ChallengeCertificates,
+    on_demand: OnDemandNames,
+    /// The names of all listeners.
+    names: BTreeSet<String>,
+    /// The limit of names on demand.
+    on_demand_names: usize,
 }
 
 /// The state in use where nothing has changed.
@@ -196,12 +206,21 @@ fn settings(listen: &Listener, authority: Option<&AuthorityFiles>) -> Result<Ser
             cert: pem(&certificate.cert),
             key: pem(&certificate.key),
             ocsp: certificate.ocsp.as_ref().map(read).transpose()?,
-            is_managed: false,
+            origin: CertificateOrigin::Files,
         })
     };
-    let authority = authority.filter(|_| !tls.acme.is_empty());
+    let authority = authority.filter(|_| !tls.acme.is_empty() || tls.on_demand.is_some());
+    let on_demand = authority.filter(|_| tls.on_demand.is_some());
     let managed =
         authority.into_iter().flat_map(|authority| tls.acme.iter().map(|name| authority.files.of(name)));
+    // Names of other listeners need no permission, and have one certificate.
+    let others = on_demand.into_iter().flat_map(|authority| {
+        let others = authority.names.iter().filter(|name| !tls.acme.contains(name));
+        others.map(|name| authority.files.of(name))
+    });
+    let managed = managed
+        .chain(others)
+        .chain(on_demand.into_iter().flat_map(|it| it.files.on_demand(it.on_demand_names)).map(Ok));
     Ok(ServerTlsSettings {
         certificates: tls.certificates.iter().map(files).chain(managed).collect::<Result<_, String>>()?,
         unknown_names: match tls.unknown_names {
@@ -213,11 +232,13 @@ fn settings(listen: &Listener, authority: Option<&AuthorityFiles>) -> Result<Ser
             config::TlsProfile::Modern => TlsProfile::Modern,
         },
         alpn: alpn(listen.http2),
-        client_auth: tls
-            .client_auth
-            .as_ref()
-            .map(|auth| ClientAuth { ca: pem(&auth.ca), required: auth.required }),
+        client_auth: tls.client_auth.as_ref().map(|auth| ClientAuth {
+            ca: pem(&auth.ca),
+            crl: auth.crl.as_ref().map(pem),
+            required: auth.required,
+        }),
         challenges: authority.map(|authority| authority.handshakes.clone()),
+        on_demand: on_demand.map(|authority| authority.on_demand.clone()),
     })
 }
 
@@ -230,7 +251,8 @@ fn alpn(http2: bool) -> Vec<Vec<u8>> {
 
 /// What a certificate says, for the checks of the configuration.
 pub(crate) fn summary(cert: &PemFile, key: &PemFile) -> Result<CertificateSummary, CertificateFault> {
-    let files = CertificateFiles { cert: pem(cert), key: pem(key), ocsp: None, is_managed: false };
+    let files =
+        CertificateFiles { cert: pem(cert), key: pem(key), ocsp: None, origin: CertificateOrigin::Files };
     match Certificate::check(&files) {
         Ok(facts) => Ok(summary_of(&facts)),
         Err(error) => {
@@ -256,8 +278,13 @@ fn summary_of(facts: &CertificateFacts) -> CertificateSummary {
     }
 }
 
+/// A time as logs have it.
+fn moment(time: SystemTime) -> String {
+    String::from_utf8_lossy(&keepwarm_telemetry::timestamp(time)).into_owned()
+}
+
 /// A date as messages have it.
 pub(crate) fn date(time: SystemTime) -> String {
-    let text = String::from_utf8_lossy(&keepwarm_telemetry::timestamp(time)).into_owned();
+    let text = moment(time);
     text.split('T').next().unwrap_or(&text).to_owned()
 }

@@ -56,10 +56,11 @@ pub use socket::{Socket, WatchedSocket, accept, adopt, has_waiting, local_addres
 pub use spill::{SPILL, Spill, SpillTotals};
 pub use spool::{Spool, SpoolError};
 pub use tls::{
-    AcceptFailure, CaSource, Certificate, CertificateFacts, CertificateFiles, ChallengeCertificates,
-    ClientAuth, ClientIdentity, ClientTls, Coverage, HandshakeFacts, KeyKind, Pem, PlaintextClient,
-    ServerHandshake, ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys, TicketSecret, TlsError,
-    TlsPart, TlsProfile, TlsSettings, TlsSetupError, TlsVersion, UnknownNames, accept as accept_tls,
+    AcceptFailure, CaSource, Certificate, CertificateFacts, CertificateFiles, CertificateOrigin,
+    ChallengeCertificates, ClientAuth, ClientIdentity, ClientTls, Coverage, HandshakeFacts, KeyKind,
+    OnDemandNames, Pem, PlaintextClient, ServerHandshake, ServerTls, ServerTlsSettings, ServerTlsState,
+    TicketKeys, TicketSecret, TlsError, TlsPart, TlsProfile, TlsSettings, TlsSetupError, TlsVersion,
+    UnknownNames, accept as accept_tls,
 };
 pub use transport::{Transport, TransportStream, WriteProgress};
 pub use write_buffer::WriteBuffer;

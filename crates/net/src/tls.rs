@@ -17,9 +17,9 @@ pub use accept::{AcceptFailure, PlaintextClient, ServerHandshake, accept};
 pub use error::{TlsError, TlsPart, TlsSetupError};
 pub(crate) use server::CHALLENGE_PROTOCOL;
 pub use server::{
-    Certificate, CertificateFacts, CertificateFiles, ChallengeCertificates, ClientAuth, ClientIdentity,
-    Coverage, KeyKind, ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys, TicketSecret, TlsProfile,
-    UnknownNames,
+    Certificate, CertificateFacts, CertificateFiles, CertificateOrigin, ChallengeCertificates, ClientAuth,
+    ClientIdentity, Coverage, KeyKind, OnDemandNames, ServerTls, ServerTlsSettings, ServerTlsState,
+    TicketKeys, TicketSecret, TlsProfile, UnknownNames,
 };
 pub use session::HandshakeFacts;
 pub(crate) use session::Session;

@@ -23,6 +23,8 @@ pub struct Acme {
     pub challenges: Vec<AcmeChallenge>,
     /// Binds the account to one that the authority knows already.
     pub external_account: Option<ExternalAccount>,
+    /// Names with certificates on demand at the same time.
+    pub on_demand_names: u32,
 }
 
 impl Acme {
@@ -44,6 +46,7 @@ impl Default for Acme {
             key: AcmeKey::default(),
             challenges: Vec::new(),
             external_account: None,
+            on_demand_names: 1000,
         }
     }
 }

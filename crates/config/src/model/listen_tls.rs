@@ -8,9 +8,11 @@ use super::PemFile;
 pub struct ListenTls {
     /// Certificates from files; the first of all is the default.
     pub certificates: Vec<ListenCertificate>,
-    /// Names whose certificates are from the authority of `[acme]`: DNS names in lower case, IDN names as A-labels, and addresses. Not empty if
-    /// `certificates` is.
+    /// Names whose certificates are from the authority of `[acme]`: DNS names in lower case, IDN names as A-labels, and addresses.
     pub acme: Vec<String>,
+    /// The URL that is asked whether a name that a client requests may have a certificate of that authority; the same for all listeners that have one.
+    /// Not `None` if there are neither `certificates` nor `acme`.
+    pub on_demand: Option<String>,
     /// What a client gets that requests a name of none of them.
     pub unknown_names: UnknownNames,
     /// Versions of TLS.
@@ -29,12 +31,18 @@ impl ListenTls {
         Self {
             certificates: vec![certificate],
             acme: Vec::new(),
+            on_demand: None,
             unknown_names: UnknownNames::default(),
             profile: TlsProfile::default(),
             client_auth: None,
             handshake_timeout: Self::HANDSHAKE_TIMEOUT,
             hsts: None,
         }
+    }
+
+    /// Whether any certificate is from the authority of `[acme]`.
+    pub fn has_authority(&self) -> bool {
+        !self.acme.is_empty() || self.on_demand.is_some()
     }
 
     /// The default of `handshake_timeout`.
@@ -83,11 +91,13 @@ pub struct ListenCertificate {
     pub ocsp: Option<PathBuf>,
 }
 
-/// `client_ca` and `client_auth`: certificates of clients.
+/// `client_ca`, `client_crl` and `client_auth`: certificates of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientAuth {
     /// Authorities that sign them.
     pub ca: PemFile,
+    /// Lists of the certificates that they have revoked.
+    pub crl: Option<PemFile>,
     /// A client without one is refused.
     pub required: bool,
 }

@@ -5,7 +5,7 @@ use crate::key::{DefaultValue, Key, Section, Set};
 use crate::model::{Acme, AcmeChallenge, AcmeKey, ExternalAccount, Secret};
 use crate::raw::{Directive, Table};
 use crate::shape::{
-    DIRECTORY_URL, EMAILS, EXTERNAL_KEY, ExistingPath, OutputDirectory, Strings, TableShape, WordList,
+    Count, DIRECTORY_URL, EMAILS, EXTERNAL_KEY, ExistingPath, OutputDirectory, Strings, TableShape, WordList,
     WordOr, Words,
 };
 
@@ -200,6 +200,18 @@ pub(super) static ACME: Section<AcmeDraft> = Section {
             value: &Set(EXTERNAL_ACCOUNT, |draft: &mut AcmeDraft, external: ExternalDraft| {
                 draft.acme.external_account =
                     external.id.zip(external.key).map(|(id, key)| ExternalAccount { id, key });
+            }),
+            ..Key::LIVE
+        },
+        Key {
+            name: "on_demand_names",
+            brief: "Names with certificates on demand at the same time",
+            long: "Bounds storage, memory (about 20 KiB for each name) and the renewals at the authority. Beyond it, clients that request a further name are refused. Precedents: none; Caddy bounds only the rate.",
+            default: DefaultValue::Literal("1_000"),
+            right: "on_demand_names = 5_000",
+            wrong: "on_demand_names = 0",
+            value: &Set(Count(1..=10_000), |draft: &mut AcmeDraft, names| {
+                draft.acme.on_demand_names = names;
             }),
             ..Key::LIVE
         },

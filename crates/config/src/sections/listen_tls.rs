@@ -1,25 +1,33 @@
 //! `[listen.NAME.tls]`
 
-use std::path::PathBuf;
+mod certificates;
+mod hsts;
+
 use std::time::Duration;
 
 use crate::checker::Checker;
-use crate::description::{Describe, Description, KeyInfo};
-use crate::json::Json;
-use crate::key::{DefaultValue, Field, Key, Section, Set};
+use crate::description::Describe;
+use crate::key::{DefaultValue, Field, Key, Section, Set, Shape};
 use crate::model::{ClientAuth, Hsts, ListenCertificate, ListenTls, PemFile, TlsProfile, UnknownNames};
 use crate::raw::{Directive, Entry, Span, Table};
-use crate::shape::{CERTIFICATE_NAMES, ExistingPath, Flag, Pem, TableShape, Time, ValueOrTable, Words};
+use crate::shape::{CERTIFICATE_NAMES, ExistingPath, PERMISSION_URL, Pem, Time, Words};
 use crate::sources::CertificateSummary;
+use certificates::{
+    CERT_LONG, CERTIFICATE_EXAMPLE, CertificateDraft, CertificateList, OCSP_LONG, OfFirst, check_unique,
+    require_both, warn_of_content,
+};
+use hsts::HSTS;
 
 /// The table before its checks.
 pub(crate) struct TlsDraft {
     first: CertificateDraft,
     others: Vec<CertificateDraft>,
     pub(super) acme: Vec<String>,
+    pub(crate) on_demand: Option<(String, Span)>,
     unknown_names: UnknownNames,
     profile: TlsProfile,
     client_ca: Option<PemFile>,
+    client_crl: Option<PemFile>,
     client_auth: Option<bool>,
     handshake_timeout: Duration,
     hsts: Option<Hsts>,
@@ -33,9 +41,11 @@ impl Default for TlsDraft {
             first: CertificateDraft::default(),
             others: Vec::new(),
             acme: Vec::new(),
+            on_demand: None,
             unknown_names: UnknownNames::default(),
             profile: TlsProfile::default(),
             client_ca: None,
+            client_crl: None,
             client_auth: None,
             handshake_timeout: ListenTls::HANDSHAKE_TIMEOUT,
             hsts: None,
@@ -43,19 +53,6 @@ impl Default for TlsDraft {
         }
     }
 }
-
-/// A certificate before its checks.
-#[derive(Default)]
-struct CertificateDraft {
-    cert: Option<PemFile>,
-    key: Option<PemFile>,
-    ocsp: Option<PathBuf>,
-    /// The spans of the values of `cert` and `key`.
-    spans: Option<(Span, Span)>,
-}
-
-/// An advice of many messages.
-const CERTIFICATE_EXAMPLE: &str = "cert = \"/etc/ssl/shop.pem\" and key = \"/etc/ssl/shop.key\"";
 
 impl TlsDraft {
     /// Checks that involve several keys, or the content of files.
@@ -70,9 +67,12 @@ impl TlsDraft {
                 .expected("`ocsp` beside the `cert` that it is about")
                 .report(cx);
         }
-        if let Some(entry) = table.entry("client_auth").filter(|_| table.entry("client_ca").is_none()) {
-            cx.problem(entry.key_span, format!("`{name}` has `client_auth` without `client_ca`"))
-                .key("listen.NAME.tls.client_auth")
+        for key in ["client_auth", "client_crl"] {
+            let Some(entry) = table.entry(key).filter(|_| table.entry("client_ca").is_none()) else {
+                continue;
+            };
+            cx.problem(entry.key_span, format!("`{name}` has `{key}` without `client_ca`"))
+                .key(format!("listen.NAME.tls.{key}"))
                 .expected("`client_ca`: the authorities that sign the certificates of clients")
                 .report(cx);
         }
@@ -82,13 +82,13 @@ impl TlsDraft {
     /// Whether there is a certificate, called when the whole listener has been read: `domains` may come after `tls`.
     pub(super) fn check_any(&self, entry: &Entry, cx: &mut Checker<'_>) {
         let Some(table) = cx.table(&entry.value) else { return };
-        let names = ["cert", "key", "certificates", "acme"];
+        let names = ["cert", "key", "certificates", "acme", "on_demand"];
         if !self.acme.is_empty() || names.iter().any(|key| table.entry(key).is_some()) {
             return;
         }
         cx.problem(entry.value.span, format!("`{}.tls` has no certificate", cx.name()))
             .key("listen.NAME.tls")
-            .expected(format!("{CERTIFICATE_EXAMPLE}; or `certificates` with several; or `acme` with names"))
+            .expected(format!("{CERTIFICATE_EXAMPLE}; or `certificates` with several; or `acme` with names; or `on_demand` with a URL"))
             .report(cx);
     }
 
@@ -140,258 +140,46 @@ impl TlsDraft {
     /// Whether one of the certificates covers a host. True if none could be read.
     pub(crate) fn covers(&self, host: &str) -> bool {
         let summaries = self.summaries.borrow();
-        let is_known = self.acme.is_empty() && summaries.is_empty();
-        is_known
+        // Which names a service permits is not known here.
+        let is_unknown = self.on_demand.is_some() || (self.acme.is_empty() && summaries.is_empty());
+        is_unknown
             || self.acme.iter().any(|name| name == host)
             || summaries.iter().any(|(summary, _)| summary.covers(host))
     }
 
     /// `None`: a problem was reported.
     pub(crate) fn finish(self) -> Option<ListenTls> {
-        let Self { first, others, acme, client_ca, client_auth, .. } = self;
+        let Self { first, others, acme, on_demand, client_ca, client_crl: crl, client_auth, .. } = self;
         let certificates: Vec<ListenCertificate> =
             std::iter::once(first).chain(others).filter_map(CertificateDraft::finish).collect();
-        if certificates.is_empty() && acme.is_empty() {
+        if certificates.is_empty() && acme.is_empty() && on_demand.is_none() {
             return None;
         }
         Some(ListenTls {
             certificates,
             acme,
+            on_demand: on_demand.map(|(url, _)| url),
             unknown_names: self.unknown_names,
             profile: self.profile,
-            client_auth: client_ca.map(|ca| ClientAuth { ca, required: client_auth.unwrap_or(true) }),
+            client_auth: client_ca.map(|ca| ClientAuth { ca, crl, required: client_auth.unwrap_or(true) }),
             handshake_timeout: self.handshake_timeout,
             hsts: self.hsts,
         })
     }
 }
 
-impl CertificateDraft {
-    fn finish(self) -> Option<ListenCertificate> {
-        Some(ListenCertificate { cert: self.cert?, key: self.key?, ocsp: self.ocsp })
-    }
+/// `on_demand`, with the span for a check of all listeners.
+struct OnDemandUrl;
 
-    fn note_spans(&mut self, table: &Table) {
-        let span = |key| table.entry(key).map(|entry| entry.value.span);
-        self.spans = span("cert").zip(span("key"));
-    }
-}
-
-fn require_both(table: &Table, directive: &Directive, cx: &mut Checker<'_>) {
-    let name = cx.name();
-    for (one, other) in [("cert", "key"), ("key", "cert")] {
-        let Some(entry) = table.entry(one).filter(|_| table.entry(other).is_none()) else { continue };
-        cx.problem(entry.key_span, format!("`{name}` has `{one}` without `{other}`"))
-            .expected("both the certificate and its private key; they may be in one file")
-            .help(format!("write {CERTIFICATE_EXAMPLE}"))
-            .report(cx);
-    }
-    if table.entry("cert").is_none() && table.entry("key").is_none() {
-        cx.problem(directive.span, format!("`{name}` has neither `cert` nor `key`"))
-            .expected(CERTIFICATE_EXAMPLE)
-            .report(cx);
-    }
-}
-
-/// What is wrong with a certificate that can be served nevertheless.
-fn warn_of_content(summary: &CertificateSummary, span: Span, cx: &mut Checker<'_>) {
-    let name = cx.name();
-    let about = match summary.names.as_slice() {
-        [] => "a certificate".to_owned(),
-        [first, ..] => format!("the certificate of {first}"),
-    };
-    if summary.names.is_empty() {
-        cx.problem(span, format!("`{name}`: the certificate names no host, so clients refuse it"))
-            .help("create it with a subjectAltName: openssl req -x509 ... -addext subjectAltName=DNS:example.com")
-            .warn(cx);
-    }
-    if let Some(date) = &summary.expired {
-        cx.problem(span, format!("`{name}`: {about} expired on {date}; it is served, and clients refuse it"))
-            .help("renew it; a changed file is loaded without a reload")
-            .warn(cx);
-    }
-    if let Some(date) = &summary.not_before {
-        cx.problem(span, format!("`{name}`: {about} is not valid before {date}")).warn(cx);
-    }
-    if summary.lacks_chain {
-        let message = format!(
-            "`{name}`: the file has {about} without the certificate of its issuer, {}: many clients cannot verify it",
-            summary.issuer
-        );
-        cx.problem(span, message)
-            .help("append the chain that the authority provides (fullchain.pem, not cert.pem)")
-            .warn(cx);
-    }
-}
-
-/// Of two certificates for a name with keys of one kind, the second would never be used for it.
-fn check_unique(
-    summary: &CertificateSummary,
-    span: Span,
-    earlier: &[(CertificateSummary, Span)],
-    cx: &mut Checker<'_>,
-) {
-    for (other, other_span) in earlier.iter().filter(|(other, _)| other.key_kind == summary.key_kind) {
-        let Some(shared) = summary.names.iter().find(|name| other.names.contains(name)) else { continue };
-        cx.problem(span, format!("`{}` has two certificates for {shared}", cx.name()))
-            .key("listen.NAME.tls.certificates")
-            .related(cx.source_map.location(*other_span), "the other one")
-            .expected("one certificate for each name, or two with keys of different kinds (ECDSA and RSA)")
-            .help("leave one out")
-            .report(cx);
-        return;
-    }
-}
-
-/// `certificates`: a list of tables.
-struct CertificateList;
-
-/// The maximum number of certificates. Arbitrary: far more than a list written by hand.
-const MOST: usize = 10_000;
-
-impl Field<TlsDraft> for CertificateList {
+impl Field<TlsDraft> for OnDemandUrl {
     fn set(&self, draft: &mut TlsDraft, directive: &Directive, cx: &mut Checker<'_>) {
-        cx.each_item(directive, MOST, |item, cx| {
-            let Some(table) = cx.table(item) else { return };
-            let mut one = CertificateDraft::default();
-            CERTIFICATE.read(&mut one, &table, cx);
-            one.note_spans(&table);
-            require_both(&table, item, cx);
-            draft.others.push(one);
-        });
+        draft.on_demand = PERMISSION_URL.read(directive, cx).map(|url| (url, directive.span));
     }
 
     fn describe(&self) -> &dyn Describe {
-        self
+        &PERMISSION_URL
     }
 }
-
-impl Describe for CertificateList {
-    fn description(&self) -> Description {
-        Description::new(
-            "a list of tables { cert, key, ocsp }",
-            "list of tables",
-            Json::object([("type", Json::text("array")), ("items", CERTIFICATE.schema())]),
-        )
-    }
-
-    fn children(&self, path: &str) -> Vec<KeyInfo> {
-        CERTIFICATE.infos(path)
-    }
-}
-
-const CERT_LONG: &str = "In PEM: the certificate of the server first, then the chain up to the authority, without the authority itself. Which names it is for is read from it (subjectAltName). The file is loaded again when it changes; a file that cannot be used is reported, and the previous certificate stays in use.";
-const OCSP_LONG: &str = "In DER, as `openssl ocsp -respout` or `certbot` hooks write it; loaded again when it changes. Clients then need not ask the authority whether the certificate was revoked.";
-
-static CERTIFICATE: Section<CertificateDraft> = Section {
-    keys: &[
-        Key {
-            name: "cert",
-            brief: "File of a certificate with its chain",
-            long: CERT_LONG,
-            default: DefaultValue::Required,
-            right: "cert = \"/etc/ssl/shop.pem\"",
-            wrong: "cert = \"/no/such/file.pem\"",
-            value: &Set(Pem::Certificates, |draft: &mut CertificateDraft, cert| draft.cert = Some(cert)),
-            ..Key::LIVE
-        },
-        Key {
-            name: "key",
-            brief: "File of its private key",
-            long: "In PEM, not encrypted. It can be the same file as `cert`.",
-            default: DefaultValue::Required,
-            right: "key = \"/etc/ssl/shop.key\"",
-            wrong: "key = \"/no/such/file.key\"",
-            value: &Set(Pem::Key, |draft: &mut CertificateDraft, key| draft.key = Some(key)),
-            ..Key::LIVE
-        },
-        Key {
-            name: "ocsp",
-            brief: "File of an OCSP response to staple",
-            long: OCSP_LONG,
-            default: DefaultValue::Words("none"),
-            right: "ocsp = \"/etc/ssl/shop.ocsp\"",
-            wrong: "ocsp = true",
-            value: &Set(ExistingPath::File, |draft: &mut CertificateDraft, ocsp| draft.ocsp = Some(ocsp)),
-            ..Key::LIVE
-        },
-    ],
-};
-
-/// A file that belongs to the certificate of the table itself.
-struct OfFirst<S>(S, fn(&mut CertificateDraft, &Directive, S::Out))
-where
-    S: crate::key::Shape;
-
-impl<S: crate::key::Shape> Field<TlsDraft> for OfFirst<S> {
-    fn set(&self, draft: &mut TlsDraft, directive: &Directive, cx: &mut Checker<'_>) {
-        if let Some(value) = self.0.read(directive, cx) {
-            (self.1)(&mut draft.first, directive, value);
-        }
-    }
-
-    fn describe(&self) -> &dyn Describe {
-        &self.0
-    }
-}
-
-const HSTS_AGE: Time = Time(Duration::ZERO..=Duration::from_secs(2 * 365 * 24 * 3600));
-
-/// A time, or a table.
-const HSTS: ValueOrTable<Time, Hsts> = ValueOrTable {
-    plain: HSTS_AGE,
-    from_plain: |max_age, _, _| Some(Hsts { max_age, ..Hsts::default() }),
-    table: TableShape { section: &HSTS_TABLE, check: check_hsts },
-};
-
-/// What the operators of the list require, so that a mistake is found here and not by them.
-fn check_hsts(hsts: &Hsts, table: &Table, _: &Directive, cx: &mut Checker<'_>) -> bool {
-    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-    let Some(entry) = table.entry("preload").filter(|_| hsts.preload) else { return true };
-    if hsts.include_subdomains && hsts.max_age >= YEAR {
-        return true;
-    }
-    cx.problem(entry.key_span, format!("`{}` has `preload` without what the list requires", cx.name()))
-        .key("listen.NAME.tls.hsts.preload")
-        .expected("include_subdomains = true, and a max_age of at least 8760h (a year)")
-        .report(cx);
-    false
-}
-
-static HSTS_TABLE: Section<Hsts> = Section {
-    keys: &[
-        Key {
-            name: "max_age",
-            brief: "How long browsers remember to use HTTPS only",
-            long: "`\"0s\"` makes them forget it.",
-            default: DefaultValue::Literal("\"8760h\""),
-            right: "max_age = \"720h\"",
-            wrong: "max_age = 3600",
-            value: &Set(HSTS_AGE, |hsts: &mut Hsts, age| hsts.max_age = age),
-            ..Key::LIVE
-        },
-        Key {
-            name: "include_subdomains",
-            brief: "Whether it applies to every host below the host, too",
-            long: "Also to hosts that other servers serve.",
-            default: DefaultValue::Literal("false"),
-            right: "include_subdomains = true",
-            wrong: "include_subdomains = \"yes\"",
-            value: &Set(Flag, |hsts: &mut Hsts, yes| hsts.include_subdomains = yes),
-            ..Key::LIVE
-        },
-        Key {
-            name: "preload",
-            brief: "Whether the host may be added to the list in browsers",
-            long: "It takes months to get off this list (hstspreload.org). It requires `include_subdomains` and a year.",
-            default: DefaultValue::Literal("false"),
-            right: "preload = false",
-            wrong: "preload = \"yes\"",
-            value: &Set(Flag, |hsts: &mut Hsts, yes| hsts.preload = yes),
-            ..Key::LIVE
-        },
-    ],
-};
 
 /// Without repetitions.
 pub(super) fn add_names(names: &mut Vec<String>, more: Vec<String>) {
@@ -466,6 +254,16 @@ pub(super) static LISTEN_TLS: Section<TlsDraft> = Section {
             ..Key::LIVE
         },
         Key {
+            name: "on_demand",
+            brief: "URL that permits certificates for the names that clients request",
+            long: "For hosts that are not known in advance, such as the domains of customers. A client that requests a host without a certificate waits while Keepwarm fetches this URL with `domain=HOST` in its query. 2xx permits the host: a certificate is obtained from the authority of `[acme]`, as for the names in `acme`, and renewed after asking again. Any other response refuses it, and the client gets the alert `unrecognized_name`; 429, 5xx or none means that the service is unavailable: nothing new is obtained, and what exists is renewed. Plain `http://` only to this machine. One URL for all listeners. Precedent: Caddy's `on_demand_tls ask`.",
+            default: DefaultValue::Words("none: only the configured names have certificates"),
+            right: "on_demand = \"http://127.0.0.1:8000/may-have-certificate\"",
+            wrong: "on_demand = \"http://permission.example/ask\"",
+            value: &OnDemandUrl,
+            ..Key::LIVE
+        },
+        Key {
             name: "unknown_names",
             brief: "What a client gets that requests a host without a certificate",
             long: "`\"default\"` is the first certificate, which the client will most likely reject with a message about the name. `\"refuse\"` ends the handshake with the alert `unrecognized_name`, also for clients that name no host: those that connect to an address, and some load balancer health checks.",
@@ -494,11 +292,21 @@ pub(super) static LISTEN_TLS: Section<TlsDraft> = Section {
         Key {
             name: "client_ca",
             brief: "File of the authorities that sign the certificates of clients",
-            long: "In PEM; one, or several in a row. Clients are then asked for a certificate, and what it says is passed to the app (see the guide on TLS). Certificates of revoked clients are not checked: use short lifetimes, or an authority of its own for each group.",
+            long: "In PEM; one, or several in a row. Clients are then asked for a certificate, and what it says is passed to the app (see the guide on TLS). `client_crl` refuses those that were revoked.",
             default: DefaultValue::Words("none: clients are not asked for certificates"),
             right: "client_ca = \"/etc/ssl/internal-ca.pem\"",
             wrong: "client_ca = \"/no/such/ca.pem\"",
             value: &Set(Pem::Certificates, |draft: &mut TlsDraft, ca| draft.client_ca = Some(ca)),
+            ..Key::LIVE
+        },
+        Key {
+            name: "client_crl",
+            brief: "File of the certificates of clients that their authorities have revoked (CRL)",
+            long: "In PEM; the lists of all authorities in a row: of those in `client_ca`, and of those between them and the clients. A client is refused whose certificate, or an authority in its chain, is in its list; also one whose authority has no list in the file, or one that has expired (nextUpdate): an old list does not have what was revoked since. The file is loaded again when it changes. Sessions from before the change are not resumed; open connections stay. Precedents: nginx `ssl_crl`, Apache `SSLCARevocationFile`.",
+            default: DefaultValue::Words("none: revocation is not checked"),
+            right: "client_crl = \"/etc/ssl/revoked.pem\"",
+            wrong: "client_crl = \"/etc/ssl/shop.pem\"",
+            value: &Set(Pem::RevocationLists, |draft: &mut TlsDraft, crl| draft.client_crl = Some(crl)),
             ..Key::LIVE
         },
         Key {

@@ -88,6 +88,50 @@ pub(crate) const DIRECTORY_URL: ParsedString<String> = ParsedString {
     },
 };
 
+/// `on_demand`
+pub(crate) const PERMISSION_URL: ParsedString<String> = ParsedString {
+    expected: "a URL that begins with https://, or with http:// and an address of this machine",
+    type_name: "URL",
+    pattern: Some("^https?://[^ ]+$"),
+    bare: None,
+    read: |text| {
+        let is = |what: &str| ValueError::new(format!("is `{text}`{what}"));
+        let Some((scheme, rest)) =
+            text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))
+        else {
+            return Err(is(", which is not the URL of a service"));
+        };
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+        let is_url = text.bytes().all(|b| b.is_ascii_graphic()) && !text.contains('#');
+        let (host, port) = host_and_port(authority);
+        if authority.contains('@')
+            || !is_url
+            || !port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
+        {
+            return Err(is(", which is not the URL of a service"));
+        }
+        let address = host.parse::<IpAddr>();
+        if address.is_err() && !is_host_name(host) {
+            return Err(is(", which has no host"));
+        }
+        let is_local =
+            host == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback());
+        if scheme == "http" && !is_local {
+            return Err(is(": without TLS, others on the path could permit names")
+                .help("write https://, or ask a service on 127.0.0.1"));
+        }
+        Ok(text.to_owned())
+    },
+};
+
+/// A host without brackets, and a port if there is one.
+fn host_and_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, rest)) => (host, rest.strip_prefix(':')),
+        None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+    }
+}
+
 /// `key` of an external account: base64url, as authorities show it.
 pub(crate) const EXTERNAL_KEY: ParsedString<Secret> = ParsedString {
     expected: "the key that the authority shows beside the identifier, in base64url",
@@ -107,7 +151,36 @@ pub(crate) const EXTERNAL_KEY: ParsedString<Secret> = ParsedString {
 
 #[cfg(test)]
 mod tests {
-    use super::certificate_name;
+    use super::{PERMISSION_URL, certificate_name};
+
+    #[test]
+    fn a_permission_comes_from_this_machine_or_over_tls() {
+        for good in [
+            "http://127.0.0.1:8000/ask",
+            "http://localhost/ask?key=1",
+            "http://[::1]:8000/",
+            "https://ask.example",
+            "https://192.0.2.1:8443/ask",
+        ] {
+            assert!((PERMISSION_URL.read)(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "127.0.0.1:8000",
+            "ftp://127.0.0.1/",
+            "http://",
+            "http://192.0.2.1/ask",
+            "http://ask.example/ask",
+            "http://localhost.example/",
+            "https://user@ask.example/",
+            "https://ask.example:0/",
+            "https://ask.example:99999/",
+            "https://ask.example/#part",
+            "https://ask example/",
+        ] {
+            assert!((PERMISSION_URL.read)(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn names_become_a_labels() {

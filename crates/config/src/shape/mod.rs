@@ -39,7 +39,7 @@ mod value_error;
 mod value_or_table;
 mod workers;
 
-pub(crate) use acme::{CERTIFICATE_NAMES, DIRECTORY_URL, EMAILS, EXTERNAL_KEY};
+pub(crate) use acme::{CERTIFICATE_NAMES, DIRECTORY_URL, EMAILS, EXTERNAL_KEY, PERMISSION_URL};
 pub(crate) use app::{EntryPoint, EnvFile, EnvTable, RequestPath};
 pub(crate) use directories::DirectoryTable;
 pub(crate) use error_pages::ErrorPagesShape;

@@ -14,6 +14,8 @@ pub(crate) enum Pem {
     Certificates,
     /// A private key, not encrypted.
     Key,
+    /// Lists of revoked certificates.
+    RevocationLists,
 }
 
 impl Describe for Pem {
@@ -21,6 +23,7 @@ impl Describe for Pem {
         let expected = match self {
             Pem::Certificates => "a file of certificates in PEM that this user can read",
             Pem::Key => "a file with an unencrypted private key in PEM that this user can read",
+            Pem::RevocationLists => "a file of revocation lists (CRL) in PEM that this user can read",
         };
         Description::new(expected, "path of a PEM file", Json::of_type("string"))
     }
@@ -67,6 +70,16 @@ impl Pem {
                 "is not in PEM; it looks like DER",
                 Some("convert it: openssl pkey -inform DER -in FILE -out FILE.pem"),
             )),
+            Pem::RevocationLists if der => Some((
+                "is not in PEM; it looks like DER",
+                Some("convert it: openssl crl -inform DER -in FILE -out FILE.pem"),
+            )),
+            Pem::RevocationLists if pem.contains("-----BEGIN X509 CRL-----") => None,
+            Pem::RevocationLists if certificate => Some((
+                "contains a certificate but no revocation list",
+                Some("the authority makes the list: openssl ca -gencrl -out FILE"),
+            )),
+            Pem::RevocationLists => Some(("contains no revocation list", None)),
             Pem::Certificates if certificate => None,
             Pem::Certificates if key => Some(("contains a private key but no certificate", None)),
             Pem::Certificates => Some(("contains no certificate", None)),

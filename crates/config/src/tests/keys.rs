@@ -143,10 +143,10 @@ fn push_listen_tls(text: &mut String, section: &str, key: &str, line: &str) {
     match key {
         "cert" => text.push_str(its_key),
         "key" => text.push_str(cert),
-        "certificates" => {}
+        "certificates" | "on_demand" => {}
         _ => text.extend([cert, its_key]),
     }
-    if key == "client_auth" {
+    if key == "client_auth" || key == "client_crl" {
         text.push_str("client_ca = \"/etc/ssl/internal-ca.pem\"\n");
     }
 }

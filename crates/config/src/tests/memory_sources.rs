@@ -54,6 +54,7 @@ impl MemorySources {
             ("/etc/ssl/shop.pem", "-----BEGIN CERTIFICATE-----\n"),
             ("/etc/ssl/shop.key", "-----BEGIN PRIVATE KEY-----\n"),
             ("/etc/ssl/shop.ocsp", "0"),
+            ("/etc/ssl/revoked.pem", "-----BEGIN X509 CRL-----\n"),
         ] {
             world.files.insert(path.to_owned(), content.to_owned());
         }

@@ -5,11 +5,11 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use data_encoding::{BASE64URL, BASE64URL_NOPAD};
-use keepwarm_acme::{AcmeSettings, Authority, ChallengeKind, ExternalAccount, KeyKind};
-use keepwarm_config::{Acme, AcmeChallenge, AcmeKey, Config};
+use keepwarm_acme::{AcmeSettings, Authority, ChallengeKind, ExternalAccount, KeyKind, OnDemandSettings};
+use keepwarm_config::{Acme, AcmeChallenge, AcmeKey, Config, ListenTls};
 
 /// The names of all listeners.
-pub(super) fn names(config: &Config) -> BTreeSet<String> {
+pub(crate) fn names(config: &Config) -> BTreeSet<String> {
     config
         .listeners
         .iter()
@@ -18,9 +18,15 @@ pub(super) fn names(config: &Config) -> BTreeSet<String> {
         .collect()
 }
 
+/// Who permits names on demand, which is the same for all listeners that have it.
+pub(super) fn on_demand(config: &Config) -> Option<OnDemandSettings> {
+    let mut urls = config.listeners.iter().filter_map(|listen| listen.tls.as_ref()?.on_demand.clone());
+    Some(OnDemandSettings { permission: urls.next()?, names: config.acme.on_demand_names as usize })
+}
+
 /// Whether any listener has names for an authority.
 pub(crate) fn is_used(config: &Config) -> bool {
-    config.listeners.iter().filter_map(|listen| listen.tls.as_ref()).any(|tls| !tls.acme.is_empty())
+    config.listeners.iter().filter_map(|listen| listen.tls.as_ref()).any(ListenTls::has_authority)
 }
 
 /// The settings.

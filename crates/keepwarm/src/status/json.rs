@@ -31,6 +31,7 @@ pub(crate) fn json(status: &StatusSnapshot) -> Value {
         "upstreams": status.upstreams.iter().map(upstreams::json).collect::<Vec<_>>(),
         "listeners": status.listeners.iter().map(listener).collect::<Vec<_>>(),
         "certificates": status.certificates.iter().map(certificates::json).collect::<Vec<_>>(),
+        "certificates_on_demand": status.on_demand.as_ref().map(certificates::on_demand),
     })
 }
 

@@ -1,12 +1,13 @@
 //! Read access to the running parts: the source of `keepwarm status`, the metrics and the health checks.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use keepwarm_acme::{Acme, NameStatus};
+use keepwarm_acme::{Acme, NameStatus, OnDemandCounts};
 use keepwarm_egress::{Upstream, UpstreamStatus};
-use keepwarm_net::{Certificate, CertificateFacts, Remote};
+use keepwarm_net::{Certificate, CertificateFacts, CertificateFiles, Remote};
 use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
 use keepwarm_workers::dispatch::{ActiveRequest, ExternalServerStatus, Links, WorkerActivity};
 use keepwarm_workers::supervisor::{Snapshot, Supervisor, WorkerSnapshot};
@@ -77,6 +78,7 @@ impl View {
         let snapshot = self.supervisor.snapshot().await;
         let served = self.served();
         let routes = meters::routes();
+        let authority = served.authority.upgrade();
         let apps = served.apps.iter().map(|(name, threads)| self.app(name, *threads, &snapshot)).collect();
         StatusSnapshot {
             started: self.started,
@@ -92,9 +94,11 @@ impl View {
                 .collect(),
             upstreams: served.upstreams.iter().map(|upstream| upstream.look()).collect(),
             certificates: {
-                let names = served.authority.upgrade().map(|acme| acme.status()).unwrap_or_default();
+                let names = authority.as_ref().map(|acme| acme.status()).unwrap_or_default();
+                let names = names.into_iter().map(|name| (name.name.clone(), name)).collect();
                 served.certificates.iter().flat_map(|listener| certificates(listener, &names)).collect()
             },
+            on_demand: authority.as_ref().and_then(|acme| acme.on_demand_counts()),
         }
     }
 
@@ -130,6 +134,8 @@ pub(crate) struct StatusSnapshot {
     pub(crate) routes: Vec<RouteStatus>,
     pub(crate) upstreams: Vec<UpstreamStatus>,
     pub(crate) certificates: Vec<CertificateStatus>,
+    /// What became of names that clients requested; `None`: certificates are not obtained on demand.
+    pub(crate) on_demand: Option<OnDemandCounts>,
 }
 
 /// A certificate of a listener.
@@ -189,20 +195,24 @@ fn workers(snapshot: Snapshot, mut activity: Vec<WorkerActivity>) -> Vec<WorkerS
     snapshot.workers.into_iter().map(status).collect()
 }
 
-fn certificates(listener: &ListenerCertificates, names: &[NameStatus]) -> Vec<CertificateStatus> {
+fn certificates(
+    listener: &ListenerCertificates,
+    names: &BTreeMap<String, NameStatus>,
+) -> Vec<CertificateStatus> {
     let state = listener.tls.state();
-    let managed = state.settings().certificates.iter().map(|files| files.is_managed);
+    let managed = state.settings().certificates.iter().map(CertificateFiles::is_managed);
     let status = |(certificate, is_managed): (&Arc<Certificate>, bool)| CertificateStatus {
         listener: listener.name.clone(),
         facts: certificate.facts.clone(),
         error: listener.error().filter(|_| !is_managed),
-        acme: names.iter().find(|name| is_managed && is_for(&certificate.facts, &name.name)).cloned(),
+        acme: own_names(&certificate.facts).find_map(|name| names.get(&name).filter(|_| is_managed)).cloned(),
     };
     state.certificates().iter().zip(managed).map(status).collect()
 }
 
-fn is_for(facts: &CertificateFacts, name: &str) -> bool {
-    facts.names.iter().any(|own| own == name) || facts.addresses.iter().any(|own| own.to_string() == name)
+/// As an authority's names are written.
+fn own_names(facts: &CertificateFacts) -> impl Iterator<Item = String> {
+    facts.names.iter().cloned().chain(facts.addresses.iter().map(ToString::to_string))
 }
 
 fn listener((name, addresses): &(String, Vec<String>)) -> ListenerStatus {

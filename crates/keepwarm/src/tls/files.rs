@@ -1,12 +1,13 @@
 //! Certificate files that change while they are served.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use keepwarm_net::{CertificateFiles, Pem, ServerTlsSettings, ServerTlsState, TicketKeys};
 
-use super::{ListenerCertificates, date};
+use super::{ListenerCertificates, date, moment};
 
 /// Interval between looks at the files. A certificate that is renewed is renewed days before it ends.
 const LOOK: Duration = Duration::from_secs(5);
@@ -24,8 +25,9 @@ pub(super) fn of(settings: &ServerTlsSettings) -> Vec<PathBuf> {
             .collect::<Vec<_>>()
     };
     let certificates =
-        settings.certificates.iter().filter(|files| !files.is_managed).flat_map(of_certificate);
-    certificates.chain(settings.client_auth.iter().map(|auth| file(&auth.ca))).collect()
+        settings.certificates.iter().filter(|files| !files.is_managed()).flat_map(of_certificate);
+    let of_clients = settings.client_auth.iter().flat_map(|auth| [Some(&auth.ca), auth.crl.as_ref()]);
+    certificates.chain(of_clients.flatten().map(file)).collect()
 }
 
 fn file(pem: &Pem) -> PathBuf {
@@ -45,7 +47,9 @@ fn states(files: &[PathBuf]) -> Vec<FileState> {
 pub(super) async fn watch(listener: &ListenerCertificates, files: &[PathBuf]) {
     // The first look reads them in any case: they may have changed while the workers booted.
     let mut seen: Vec<FileState> = Vec::new();
+    let mut reported = ReportedExpiries::default();
     loop {
+        reported.report(listener);
         tokio::time::sleep(LOOK).await;
         let now = states(files);
         if now == seen {
@@ -78,6 +82,40 @@ pub(super) async fn watch(listener: &ListenerCertificates, files: &[PathBuf]) {
     }
 }
 
+/// What has expired and was reported, each once. The certificates themselves are the business of metrics: they take months.
+#[derive(Default)]
+struct ReportedExpiries {
+    responses: BTreeSet<(PathBuf, SystemTime)>,
+    lists: Option<SystemTime>,
+}
+
+impl ReportedExpiries {
+    fn report(&mut self, listener: &ListenerCertificates) {
+        let (state, now) = (listener.tls.state(), SystemTime::now());
+        let expired =
+            state.certificates().iter().filter(|certificate| certificate.facts.ocsp_has_expired(now));
+        let expired =
+            expired.filter_map(|it| Some((it.facts.file.clone(), it.facts.ocsp_next_update?))).collect();
+        for (file, end) in BTreeSet::difference(&expired, &self.responses) {
+            tracing::warn!(
+                name: "ocsp_response_expired",
+                listener = listener.name, certificate = %file.display(), expired = moment(*end),
+                "OCSP response expired, and is no longer stapled; replace the file: it is loaded without a reload"
+            );
+        }
+        self.responses = expired;
+        let expired = state.crl_next_update().filter(|_| state.crl_has_expired(now));
+        if let Some(end) = expired.filter(|_| self.lists != expired) {
+            tracing::error!(
+                name: "client_crl_expired",
+                listener = listener.name, expired = moment(end),
+                "a list in client_crl has expired: clients of its authority are refused; replace the file: it is loaded without a reload"
+            );
+        }
+        self.lists = expired;
+    }
+}
+
 /// The state with the files as they are now; `None`: nothing that matters has changed.
 fn load(used: &ServerTlsState, keys: &Arc<TicketKeys>) -> Result<Option<Arc<ServerTlsState>>, String> {
     let settings = read_again(used.settings())?;
@@ -91,6 +129,13 @@ fn load(used: &ServerTlsState, keys: &Arc<TicketKeys>) -> Result<Option<Arc<Serv
             let (file, date) = (new.facts.file.display(), date(new.facts.not_after));
             return Err(format!("the certificate in {file} expired on {date}, and the previous one has not"));
         }
+        if new.facts.ocsp_has_expired(now) && !old.facts.ocsp_has_expired(now) {
+            let file = new.facts.file.display();
+            return Err(format!("the OCSP response for {file} has expired, and the previous one has not"));
+        }
+    }
+    if state.crl_has_expired(now) && !used.crl_has_expired(now) {
+        return Err("a list in client_crl has expired, and none of the previous ones has".to_owned());
     }
     Ok(Some(state))
 }
@@ -100,11 +145,11 @@ fn read_again(settings: &ServerTlsSettings) -> Result<ServerTlsSettings, String>
         Pem::read(&pem.file).map_err(|error| format!("cannot read {}: {error}", pem.file.display()))
     };
     let certificate = |files: &CertificateFiles| {
-        if files.is_managed {
+        if files.is_managed() {
             return Ok(files.clone());
         }
         Ok(CertificateFiles {
-            is_managed: false,
+            origin: files.origin,
             cert: read(&files.cert)?,
             key: read(&files.key)?,
             ocsp: files.ocsp.as_ref().map(read).transpose()?,
@@ -114,6 +159,7 @@ fn read_again(settings: &ServerTlsSettings) -> Result<ServerTlsSettings, String>
     settings.certificates = settings.certificates.iter().map(certificate).collect::<Result<_, String>>()?;
     if let Some(auth) = &mut settings.client_auth {
         auth.ca = read(&auth.ca)?;
+        auth.crl = auth.crl.as_ref().map(read).transpose()?;
     }
     Ok(settings)
 }

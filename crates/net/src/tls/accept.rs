@@ -15,11 +15,11 @@ use tokio::sync::{Notify, Semaphore};
 use super::channel::{Channel, SessionEnd};
 use super::error::PLAINTEXT_HTTP;
 use super::session::Session;
-use super::{CHALLENGE_PROTOCOL, Certificate, ClientIdentity, ServerTls, TlsError};
+use super::{CHALLENGE_PROTOCOL, Certificate, ClientIdentity, ServerTls, ServerTlsState, TlsError};
 use crate::{Io, Transport};
 
 /// Handshakes that one thread has begun and not finished. Each may hold a message of up to 64 KiB beside the state of rustls, so this bounds a
-/// thread's to about 40 MiB in the worst case, and to 5 MiB where clients send what clients send. When one more comes, the oldest is given up:
+/// thread's to about 40 MiB in the worst case (72 MiB where certificates are obtained on demand, which needs a copy of that message), and to 5 MiB where clients send what clients send. When one more comes, the oldest is given up:
 /// a client that stalls is older than one that does not.
 const AT_ONCE: usize = 512;
 
@@ -118,9 +118,13 @@ impl From<TlsError> for AcceptFailure {
 }
 
 async fn handshake(io: Io, tls: &ServerTls) -> Result<(Transport, ServerHandshake), AcceptFailure> {
-    let state = tls.state();
-    let mut session = Session::of_server(io, Channel::server(state.config())?);
+    let mut state = tls.state();
+    let mut session =
+        Session::of_server(io, Channel::server(state.config(), state.settings().on_demand.is_some())?);
     loop {
+        if let Some(name) = session.channel().missing() {
+            state = obtain(&mut session, tls, &state, &name).await?;
+        }
         // A fault has become an alert, which goes out first.
         let written = poll_fn(|cx| session.poll_outgoing(cx)).await;
         match session.channel().end() {
@@ -139,6 +143,32 @@ async fn handshake(io: Io, tls: &ServerTls) -> Result<(Transport, ServerHandshak
         }
         read_flight(&mut session).await.map_err(|error| TlsError::client_left(Some(&error)))?;
     }
+}
+
+/// Waits for the certificate of the requested name, and gives the client's first message to a session that has it; without one, the client is refused.
+async fn obtain(
+    session: &mut Session,
+    tls: &ServerTls,
+    state: &Arc<ServerTlsState>,
+    name: &str,
+) -> Result<Arc<ServerTlsState>, TlsError> {
+    let obtained = match &state.settings().on_demand {
+        Some(names) => names.obtain(name).await,
+        None => false,
+    };
+    if !obtained {
+        session.channel().refuse_name();
+        return Ok(Arc::clone(state));
+    }
+    let state = tls.state();
+    let mut hello = session.channel().take_hello();
+    let mut channel = Channel::server(state.config(), false)?;
+    let turn = turn();
+    let _turn = turn.acquire().await;
+    channel.handle_incoming(&mut hello, None);
+    *session.channel() = channel;
+    tokio::task::yield_now().await;
+    Ok(state)
 }
 
 /// Reads what the client has sent and processes it, which may take a signature. Others of this thread get their turn between two of these: without

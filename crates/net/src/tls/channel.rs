@@ -25,6 +25,9 @@ pub(super) struct Channel {
     tls: Connection,
     /// The received part of an incomplete record, or of a message in several.
     partial: Vec<u8>,
+    /// All that has come, until it is clear that the requested name has a certificate: after that it is obtained, a new session gets these bytes. At most
+    /// what rustls takes for a first message, 64 KiB, and one read more. `None`: certificates are not obtained.
+    hello: Option<Vec<u8>>,
     /// Plaintext that came before a read: with the handshake, or before a request.
     early: Vec<u8>,
     /// Bytes that the socket did not take at once.
@@ -93,16 +96,19 @@ impl Channel {
     }
 
     /// A new session of a server, which waits for the client's first message.
-    pub(super) fn server(config: Arc<ServerConfig>) -> Result<Self, TlsError> {
+    /// With `may_obtain`, a certificate that is missing is [`Self::missing`] and not yet a failure.
+    pub(super) fn server(config: Arc<ServerConfig>, may_obtain: bool) -> Result<Self, TlsError> {
         let connection =
             UnbufferedServerConnection::new(config).map_err(|error| TlsError::of_client(&error))?;
-        Ok(Self::new(Connection::Server(connection, None)))
+        let hello = may_obtain.then(Vec::new);
+        Ok(Self { hello, ..Self::new(Connection::Server(connection, None)) })
     }
 
     fn new(tls: Connection) -> Self {
         Self {
             tls,
             partial: Vec::new(),
+            hello: None,
             early: Vec::new(),
             outgoing: Records::default(),
             end: None,
@@ -129,6 +135,27 @@ impl Channel {
             Connection::Client(..) => None,
             Connection::Server(_, choice) => choice.take(),
         }
+    }
+
+    /// The name without a certificate that may be obtained. Nothing has been sent to the client.
+    pub(super) fn missing(&self) -> Option<Box<str>> {
+        match &self.tls {
+            Connection::Server(_, Some(choice)) if choice.may_obtain && self.hello.is_some() => {
+                choice.server_name.clone()
+            }
+            _ => None,
+        }
+    }
+
+    /// The certificate has been obtained: the client's bytes, for a session that has it.
+    pub(super) fn take_hello(&mut self) -> Vec<u8> {
+        self.hello.take().unwrap_or_default()
+    }
+
+    /// The certificate will not be obtained: the alert that says so.
+    pub(super) fn refuse_name(&mut self) {
+        self.hello = None;
+        self.outgoing.add(&UNRECOGNIZED_NAME, true);
     }
 
     pub(super) fn end(&self) -> Option<&SessionEnd> {
@@ -172,6 +199,9 @@ impl Channel {
             self.end = Some(SessionEnd::Broken(TlsError::not_tls(first)));
             return;
         }
+        if let Some(hello) = &mut self.hello {
+            hello.extend_from_slice(incoming.get(self.partial.len()..).unwrap_or_default());
+        }
         let used = match into {
             Some(into) => self.run(incoming, into),
             None => {
@@ -200,6 +230,9 @@ impl Channel {
             used += discard;
             if let Connection::Server(_, choice) = &mut self.tls {
                 Choice::take_made(choice);
+                if choice.as_ref().is_some_and(|choice| !choice.may_obtain) {
+                    self.hello = None;
+                }
             }
             match next {
                 Next::Again => {}
@@ -215,6 +248,9 @@ impl Channel {
 
     fn fail(&mut self, error: &rustls::Error) {
         self.end = Some(SessionEnd::Broken(self.tls.error(error)));
+        if self.missing().is_some() {
+            return;
+        }
         match &self.tls {
             // rustls has no hook for this alert, and would send access_denied.
             Connection::Server(_, Some(choice)) if choice.is_none() => {

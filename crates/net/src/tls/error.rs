@@ -75,6 +75,21 @@ impl TlsError {
                 "client_certificate_unknown_issuer",
                 "no authority in client_ca has signed the client's certificate",
             ),
+            Error::InvalidCertificate(CertificateError::Revoked) => Self::new(
+                "client_certificate_revoked",
+                "the client's certificate, or its authority's, is revoked",
+            ),
+            Error::InvalidCertificate(
+                CertificateError::ExpiredRevocationList
+                | CertificateError::ExpiredRevocationListContext { .. },
+            ) => Self::new(
+                "client_crl_expired",
+                "client_crl has an expired list of the authority of the client's certificate: fetch a new one",
+            ),
+            Error::InvalidCertificate(CertificateError::UnknownRevocationStatus) => Self::new(
+                "client_crl_missing",
+                "client_crl has no list of an authority of the client's certificate: add it to the file",
+            ),
             Error::InvalidCertificate(error) => Self::new(
                 "client_certificate_invalid",
                 format!("the client's certificate is not acceptable: {error}"),
@@ -282,6 +297,8 @@ pub enum TlsPart {
     Key,
     /// `ocsp`
     Ocsp,
+    /// `client_crl`
+    Crl,
     /// The name of the server.
     ServerName,
 }

@@ -3,12 +3,15 @@
 mod certificate;
 mod challenge;
 mod client_auth;
+mod ocsp;
+mod on_demand;
 mod resolver;
 mod tickets;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
@@ -19,6 +22,7 @@ pub use certificate::{Certificate, CertificateFacts, Coverage, KeyKind};
 pub(crate) use challenge::CHALLENGE_PROTOCOL;
 pub use challenge::ChallengeCertificates;
 pub use client_auth::{ClientAuth, ClientIdentity};
+pub use on_demand::OnDemandNames;
 use resolver::CertificateSet;
 pub(super) use resolver::{Choice, UNRECOGNIZED_NAME};
 use tickets::Tickets;
@@ -27,7 +31,7 @@ pub use tickets::{TicketKeys, TicketSecret};
 /// How a listener encrypts its connections. Equal settings need no new [`ServerTlsState`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerTlsSettings {
-    /// At least one; the first is the default.
+    /// The first that is not [`CertificateOrigin::OnDemand`] is the default. At least one, unless names are obtained on demand.
     pub certificates: Vec<CertificateFiles>,
     /// What a client gets that requests a name of none of them.
     pub unknown_names: UnknownNames,
@@ -39,6 +43,8 @@ pub struct ServerTlsSettings {
     pub client_auth: Option<ClientAuth>,
     /// The certificates by which an authority verifies names, if one does.
     pub challenges: Option<ChallengeCertificates>,
+    /// Who obtains certificates for names that have none; their clients wait, or are refused.
+    pub on_demand: Option<OnDemandNames>,
 }
 
 /// The files of a certificate.
@@ -50,8 +56,26 @@ pub struct CertificateFiles {
     pub key: Pem,
     /// An OCSP response to staple, in DER.
     pub ocsp: Option<Pem>,
-    /// It is replaced by who has made it, and not because its files change, which need not exist.
-    pub is_managed: bool,
+    /// Where it is from.
+    pub origin: CertificateOrigin,
+}
+
+/// Where a certificate is from, and so who replaces it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateOrigin {
+    /// Files, which are read again when they change.
+    Files,
+    /// An authority, for a name of the configuration. Its files need not exist.
+    Authority,
+    /// An authority, for a name that a client requested.
+    OnDemand,
+}
+
+impl CertificateFiles {
+    /// Whether it is replaced by who has made it, and not because its files change.
+    pub fn is_managed(&self) -> bool {
+        self.origin != CertificateOrigin::Files
+    }
 }
 
 /// What a client gets that requests a name of no certificate, or none.
@@ -102,6 +126,8 @@ pub struct ServerTlsState {
     config: Arc<ServerConfig>,
     certificates: Vec<Arc<Certificate>>,
     settings: ServerTlsSettings,
+    /// Of the lists of revoked clients, when the first expires.
+    crl_next_update: Option<SystemTime>,
 }
 
 impl ServerTlsState {
@@ -145,9 +171,14 @@ impl ServerTlsState {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)
             .map_err(|error| TlsSetupError::certificate(error.to_string()))?;
+        let mut crl_next_update = None;
         let builder = match &settings.client_auth {
             None => builder.with_no_client_auth(),
-            Some(auth) => builder.with_client_cert_verifier(auth.verifier(provider)?),
+            Some(auth) => {
+                let revoked = auth.revoked()?;
+                crl_next_update = revoked.as_ref().map(|revoked| revoked.next_update);
+                builder.with_client_cert_verifier(auth.verifier(revoked, provider)?)
+            }
         };
         let set = CertificateSet::new(&certificates, settings);
         let mut config = builder.with_cert_resolver(Arc::new(set));
@@ -159,7 +190,8 @@ impl ServerTlsState {
         config.ignore_client_order = true;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.ticketer = Arc::new(Tickets::new(keys, settings.client_auth.as_ref()));
-        Ok(Arc::new(Self { config: Arc::new(config), certificates, settings: settings.clone() }))
+        let config = Arc::new(config);
+        Ok(Arc::new(Self { config, certificates, settings: settings.clone(), crl_next_update }))
     }
 
     pub(super) fn config(&self) -> Arc<ServerConfig> {
@@ -175,6 +207,16 @@ impl ServerTlsState {
     fn by_file(&self) -> impl Iterator<Item = (&PathBuf, (&CertificateFiles, &Arc<Certificate>))> {
         let certificates = self.settings.certificates.iter().zip(&self.certificates);
         certificates.map(|(files, certificate)| (&files.cert.file, (files, certificate)))
+    }
+
+    /// Whether a list of revoked clients has expired, so that clients of its authority are refused.
+    pub fn crl_has_expired(&self, now: SystemTime) -> bool {
+        self.crl_next_update.is_some_and(|end| end < now)
+    }
+
+    /// When the first list of revoked clients expires.
+    pub fn crl_next_update(&self) -> Option<SystemTime> {
+        self.crl_next_update
     }
 
     /// The certificates, in the order of the settings.

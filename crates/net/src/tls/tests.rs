@@ -5,6 +5,7 @@ mod ends;
 mod errors;
 mod idle;
 pub(crate) mod kit;
+mod on_demand;
 mod peers;
 pub(crate) mod programs;
 

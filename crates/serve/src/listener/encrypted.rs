@@ -78,8 +78,15 @@ fn is_due() -> bool {
 
 /// Reports a failed handshake: what an operator can do something about, at most once in [`QUIET`] for each thread; the rest is the internet.
 fn report(error: &TlsError, client: Option<SocketAddr>, listener: &str) {
-    const ACTIONABLE: [&str; 5] =
-        ["plaintext_http", "name_unknown", "certificate_untrusted", "certificate_expired", "limit"];
+    const ACTIONABLE: [&str; 7] = [
+        "plaintext_http",
+        "name_unknown",
+        "certificate_untrusted",
+        "certificate_expired",
+        "client_crl_expired",
+        "client_crl_missing",
+        "limit",
+    ];
     let client = client.map(|client| client.ip().to_canonical().to_string()).unwrap_or_default();
     let reason = error.name;
     if ACTIONABLE.contains(&reason) && is_due() {

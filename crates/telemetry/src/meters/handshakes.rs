@@ -3,7 +3,7 @@
 use crate::per_thread::ThreadCounter;
 
 /// Why handshakes fail; the last stands for others.
-pub const HANDSHAKE_FAILURES: [&str; 20] = [
+pub const HANDSHAKE_FAILURES: [&str; 23] = [
     "timeout",
     "limit",
     "client_left",
@@ -23,6 +23,9 @@ pub const HANDSHAKE_FAILURES: [&str; 20] = [
     "client_certificate_expired",
     "client_certificate_unknown_issuer",
     "client_certificate_invalid",
+    "client_certificate_revoked",
+    "client_crl_expired",
+    "client_crl_missing",
     "other",
 ];
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use keepwarm_acme::NameStatus;
+use keepwarm_acme::{NameStatus, OnDemandCounts, OnDemandResult};
 use keepwarm_telemetry::meters::HANDSHAKE_FAILURES;
 use prometheus_client::registry::Unit;
 
@@ -60,6 +60,12 @@ pub(super) fn families(status: &StatusSnapshot) -> Vec<Family> {
             "When the certificate is renewed, or the next attempt is made, since 1970",
             Some(Unit::Seconds),
             acme(status, |name| name.next.map_or(0, seconds)),
+        ),
+        counter(
+            "keepwarm_acme_on_demand",
+            "Names without a certificate that clients requested, and renewals of such names, by result",
+            None,
+            status.on_demand.iter().flat_map(OnDemandCounts::iter).map(on_demand).collect(),
         ),
     ]
 }
@@ -120,6 +126,10 @@ fn acme(status: &StatusSnapshot, value: impl Fn(&NameStatus) -> u64) -> Vec<Row>
         value: Value::Count(value(status)),
     };
     names.into_iter().map(row).collect()
+}
+
+fn on_demand((result, count): (OnDemandResult, u64)) -> Row {
+    Row { labels: vec![("result", result.name().to_owned())], value: Value::Count(count) }
 }
 
 fn error(listener: &ListenerStatus, status: &StatusSnapshot) -> Row {

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use keepwarm_acme::{NameState, NameStatus};
+use keepwarm_acme::{NameState, NameStatus, OnDemandCounts};
 use keepwarm_telemetry::meters::{HANDSHAKE_FAILURES, HandshakeTotals};
 use serde_json::{Map, Value, json};
 
@@ -31,6 +31,7 @@ pub(super) fn json(certificate: &CertificateStatus) -> Value {
 fn acme(name: &NameStatus) -> Value {
     json!({
         "name": name.name,
+        "on_demand": name.on_demand,
         "issued": matches!(name.state, NameState::Issued(_)),
         "next_attempt": name.next.map(time),
         "failures_in_a_row": name.failures,
@@ -38,6 +39,15 @@ fn acme(name: &NameStatus) -> Value {
         "obtained": name.obtained,
         "failed": name.failed,
     })
+}
+
+/// What became of names that clients requested.
+pub(super) fn on_demand(counts: &OnDemandCounts) -> Value {
+    counts
+        .iter()
+        .map(|(result, count)| (result.name().to_owned(), count.into()))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 /// The handshakes of a listener; failures that have not happened are left out.

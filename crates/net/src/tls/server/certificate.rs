@@ -11,15 +11,19 @@ use rustls::{InconsistentKeys, SignatureAlgorithm};
 use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 
 use super::CertificateFiles;
+use super::ocsp::OcspResponse;
 use crate::tls::settings::{certificates, private_key};
-use crate::tls::{Pem, TlsPart, TlsSetupError};
+use crate::tls::{TlsPart, TlsSetupError};
 
 /// A certificate with its key, ready for handshakes.
 #[derive(Debug)]
 pub struct Certificate {
     /// What it says.
     pub facts: CertificateFacts,
-    pub(super) key: Arc<CertifiedKey>,
+    /// With the OCSP response.
+    key: Arc<CertifiedKey>,
+    /// Without it, for when it has expired; the same if there is none.
+    plain_key: Arc<CertifiedKey>,
 }
 
 /// What a certificate says.
@@ -43,6 +47,8 @@ pub struct CertificateFacts {
     pub lacks_chain: bool,
     /// The certificate names no host at all.
     pub lacks_names: bool,
+    /// Its OCSP response is stapled until then.
+    pub ocsp_next_update: Option<SystemTime>,
 }
 
 /// The kind of a key: two certificates for one name need different ones, or only the first would be used.
@@ -70,16 +76,23 @@ impl Certificate {
         let chain = certificates(&files.cert, TlsPart::Certificate)?;
         let key_der = private_key(&files.key)?;
         let provider = rustls::crypto::aws_lc_rs::default_provider();
-        let facts = CertificateFacts::new(&files.cert.file, &chain)?;
-        let mut key =
+        let mut facts = CertificateFacts::new(&files.cert.file, &chain)?;
+        let plain_key =
             CertifiedKey::from_der(chain, key_der, &provider).map_err(|error| no_pair(files, &error))?;
-        key.ocsp = files.ocsp.as_ref().map(ocsp_response).transpose()?;
+        let ocsp =
+            files.ocsp.as_ref().map(|file| OcspResponse::new(file, &serial(&plain_key))).transpose()?;
+        facts.ocsp_next_update = ocsp.as_ref().and_then(|ocsp| ocsp.next_update);
+        let plain_key = Arc::new(plain_key);
+        let key = match ocsp {
+            Some(ocsp) => Arc::new(CertifiedKey { ocsp: Some(ocsp.der), ..CertifiedKey::clone(&plain_key) }),
+            None => Arc::clone(&plain_key),
+        };
         let kind = match key.key.algorithm() {
             SignatureAlgorithm::RSA => KeyKind::Rsa,
             SignatureAlgorithm::ECDSA => KeyKind::Ecdsa,
             _ => KeyKind::Other,
         };
-        Ok(Self { facts: CertificateFacts { key: kind, ..facts }, key: Arc::new(key) })
+        Ok(Self { facts: CertificateFacts { key: kind, ..facts }, key, plain_key })
     }
 
     #[cfg(test)]
@@ -87,13 +100,17 @@ impl Certificate {
         files: &CertificateFiles,
         replace: impl FnOnce(&CertifiedKey) -> CertifiedKey,
     ) -> Self {
-        let Self { facts, key } = Self::new(files).unwrap();
-        Self { facts, key: Arc::new(replace(&key)) }
+        let Self { facts, key, .. } = Self::new(files).unwrap();
+        let key = Arc::new(replace(&key));
+        Self { facts, plain_key: Arc::clone(&key), key }
     }
 
-    #[cfg(test)]
-    pub(in crate::tls) fn key(&self) -> Arc<CertifiedKey> {
-        Arc::clone(&self.key)
+    /// What a handshake uses now: an expired OCSP response is not stapled.
+    pub(in crate::tls) fn key(&self) -> &Arc<CertifiedKey> {
+        match self.facts.ocsp_next_update {
+            Some(_) if self.facts.ocsp_has_expired(SystemTime::now()) => &self.plain_key,
+            _ => &self.key,
+        }
     }
 
     /// Reads and checks the files of a certificate without using them.
@@ -125,6 +142,7 @@ impl CertificateFacts {
             key: KeyKind::Other,
             lacks_chain: chain.len() == 1 && parsed.issuer() != parsed.subject() && names_its_issuer(&parsed),
             lacks_names: false,
+            ocsp_next_update: None,
         };
         let alternatives = parsed.subject_alternative_name().ok().flatten();
         for name in alternatives.iter().flat_map(|names| &names.value.general_names) {
@@ -161,6 +179,11 @@ impl CertificateFacts {
     pub fn has_expired(&self, now: SystemTime) -> bool {
         self.not_after < now
     }
+
+    /// Whether its OCSP response is not stapled any more.
+    pub fn ocsp_has_expired(&self, now: SystemTime) -> bool {
+        self.ocsp_next_update.is_some_and(|end| end < now)
+    }
 }
 
 /// An issuer that clients look up is one that they do not have: authorities of the public web say where their own certificates are (RFC 5280 §4.2.2.1).
@@ -188,7 +211,8 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-fn time(seconds: i64) -> SystemTime {
+/// Of seconds since 1970.
+pub(super) fn time(seconds: i64) -> SystemTime {
     let past = Duration::from_secs(seconds.unsigned_abs());
     match seconds < 0 {
         true => SystemTime::UNIX_EPOCH.checked_sub(past),
@@ -214,21 +238,8 @@ fn no_pair(files: &CertificateFiles, error: &rustls::Error) -> TlsSetupError {
     }
 }
 
-/// In DER, as it is sent.
-fn ocsp_response(file: &Pem) -> Result<Vec<u8>, TlsSetupError> {
-    let bytes = &file.text;
-    // RFC 6960 §4.2.1: a sequence whose first element is the status, successful (0).
-    let is_response = |der: &[u8]| {
-        der.first() == Some(&0x30) && der.windows(3).take(8).any(|three| three == [0x0A, 0x01, 0x00])
-    };
-    if is_response(bytes) {
-        return Ok(bytes.clone());
-    }
-    Err(TlsSetupError {
-        part: TlsPart::Ocsp,
-        sentence: format!(
-            "{} is not a successful OCSP response in DER; get one with: openssl ocsp -issuer CHAIN -cert CERT -url URL -respout FILE",
-            file.file.display()
-        ),
-    })
+/// The serial number, as in its DER. It has been parsed before.
+fn serial(key: &CertifiedKey) -> Vec<u8> {
+    let first = key.cert.first().map(|first| X509Certificate::from_der(first));
+    first.and_then(Result::ok).map(|(_, first)| first.raw_serial().to_vec()).unwrap_or_default()
 }

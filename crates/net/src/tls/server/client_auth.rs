@@ -1,13 +1,19 @@
 //! Certificates of clients.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::CertificateDer;
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::server::danger::ClientCertVerifier;
-use x509_parser::prelude::{AttributeTypeAndValue, FromDer, X509Certificate, X509Name};
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use x509_parser::prelude::{
+    AttributeTypeAndValue, CertificateRevocationList, FromDer, X509Certificate, X509Name,
+};
+
+use super::certificate::time;
 
 use crate::tls::settings::{Pem, certificates};
 use crate::tls::{TlsPart, TlsSetupError};
@@ -17,13 +23,48 @@ use crate::tls::{TlsPart, TlsSetupError};
 pub struct ClientAuth {
     /// The authorities that sign them.
     pub ca: Pem,
+    /// The lists of those that they have revoked (RFC 5280 §5). With them, a client is refused whose authority has none here, or an expired one.
+    pub crl: Option<Pem>,
     /// Whether a client without one is refused.
     pub required: bool,
 }
 
+/// The lists of revoked certificates.
+pub(super) struct RevokedClients {
+    lists: Vec<CertificateRevocationListDer<'static>>,
+    /// When the first of them expires.
+    pub(super) next_update: SystemTime,
+}
+
 impl ClientAuth {
+    /// `None`: there are no lists, and nothing is checked.
+    pub(super) fn revoked(&self) -> Result<Option<RevokedClients>, TlsSetupError> {
+        let Some(pem) = &self.crl else { return Ok(None) };
+        let wrong = |what: String| {
+            let sentence = format!("{} {what}", pem.file.display());
+            TlsSetupError { part: TlsPart::Crl, sentence }
+        };
+        let lists: Vec<_> = CertificateRevocationListDer::pem_slice_iter(&pem.text)
+            .collect::<Result<_, _>>()
+            .map_err(|error| wrong(format!("is not a PEM file of revocation lists: {error}")))?;
+        let mut first: Option<SystemTime> = None;
+        for (at, list) in lists.iter().enumerate() {
+            let end = next_update(list).ok_or_else(|| {
+                let what = "is not a revocation list (X.509 CRL version 2 with a nextUpdate)";
+                wrong(format!("cannot be used: list {} {what}", at + 1))
+            })?;
+            first = Some(first.map_or(end, |first| first.min(end)));
+        }
+        let Some(next_update) = first else {
+            let what = "has no revocation list in it: expected a PEM file with -----BEGIN X509 CRL-----";
+            return Err(wrong(what.to_owned()));
+        };
+        Ok(Some(RevokedClients { lists, next_update }))
+    }
+
     pub(super) fn verifier(
         &self,
+        revoked: Option<RevokedClients>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Arc<dyn ClientCertVerifier>, TlsSetupError> {
         let wrong = |sentence: String| TlsSetupError { part: TlsPart::Ca, sentence };
@@ -36,8 +77,25 @@ impl ClientAuth {
         }
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
         let builder = if self.required { builder } else { builder.allow_unauthenticated() };
-        builder.build().map_err(|error| wrong(error.to_string()))
+        let builder = match revoked {
+            // As nginx and Apache do: an old list misses what was revoked since. Every certificate of the chain is checked.
+            Some(revoked) => builder.with_crls(revoked.lists).enforce_revocation_expiration(),
+            None => builder,
+        };
+        builder.build().map_err(|error| match (error, &self.crl) {
+            (VerifierBuilderError::InvalidCrl(error), Some(pem)) => {
+                let sentence = format!("{} cannot be used: {error:?}", pem.file.display());
+                TlsSetupError { part: TlsPart::Crl, sentence }
+            }
+            (error, _) => wrong(error.to_string()),
+        })
     }
+}
+
+/// When a list expires; `None`: it is not a list that can be used.
+fn next_update(list: &CertificateRevocationListDer<'_>) -> Option<SystemTime> {
+    let (_, list) = CertificateRevocationList::from_der(list).ok()?;
+    Some(time(list.next_update()?.timestamp()))
 }
 
 /// Who a client is by its certificate, which has been verified.

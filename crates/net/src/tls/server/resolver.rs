@@ -8,7 +8,8 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::challenge::is_challenge;
-use super::{Certificate, ChallengeCertificates, ServerTlsSettings, UnknownNames};
+use super::on_demand::is_public_name;
+use super::{Certificate, CertificateOrigin, ChallengeCertificates, ServerTlsSettings, UnknownNames};
 
 /// The fatal alert `unrecognized_name` (RFC 8446 §6, RFC 6066 §3), before there are keys.
 pub(in crate::tls) const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
@@ -21,6 +22,8 @@ pub(super) struct CertificateSet {
     wildcard: HashMap<Box<str>, Candidates>,
     default: Candidates,
     challenges: Option<ChallengeCertificates>,
+    /// Whether certificates of other names may be obtained.
+    on_demand: bool,
 }
 
 /// Certificates for the same name, with keys of different kinds.
@@ -35,6 +38,8 @@ pub(in crate::tls) struct Choice {
     pub(in crate::tls) certificate: Option<Arc<Certificate>>,
     /// It got the certificate of a challenge instead.
     pub(in crate::tls) is_challenge: bool,
+    /// There is no certificate for the name, and one may be obtained.
+    pub(in crate::tls) may_obtain: bool,
 }
 
 thread_local! {
@@ -68,7 +73,9 @@ impl CertificateSet {
                 map.entry(name.into()).or_default().push(Arc::clone(certificate));
             }
         }
-        let default = match (settings.unknown_names, certificates.first()) {
+        let of_config = certificates.iter().zip(&settings.certificates);
+        let mut of_config = of_config.filter(|(_, files)| files.origin != CertificateOrigin::OnDemand);
+        let default = match (settings.unknown_names, of_config.next().map(|(first, _)| first)) {
             (UnknownNames::Refuse, _) | (_, None) => Vec::new(),
             // With its neighbours of the same names: an RSA certificate beside one of ECDSA.
             (UnknownNames::Default, Some(first)) => {
@@ -76,11 +83,13 @@ impl CertificateSet {
                 same.cloned().collect()
             }
         };
-        Self { exact, wildcard, default, challenges: settings.challenges.clone() }
+        let challenges = settings.challenges.clone();
+        Self { exact, wildcard, default, challenges, on_demand: settings.on_demand.is_some() }
     }
 
-    fn candidates(&self, name: Option<&str>) -> &[Arc<Certificate>] {
-        let Some(name) = name else { return &self.default };
+    /// `None`: there is none for the name, and one may be obtained.
+    fn candidates(&self, name: Option<&str>) -> Option<&[Arc<Certificate>]> {
+        let Some(name) = name else { return Some(&self.default) };
         let lower;
         let name = match name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             true => {
@@ -90,7 +99,11 @@ impl CertificateSet {
             false => name,
         };
         let wildcard = || name.split_once('.').and_then(|(_, parent)| self.wildcard.get(parent));
-        self.exact.get(name).or_else(wildcard).unwrap_or(&self.default)
+        match self.exact.get(name).or_else(wildcard) {
+            Some(found) => Some(found),
+            None if self.on_demand && is_public_name(name) => None,
+            None => Some(&self.default),
+        }
     }
 }
 
@@ -103,17 +116,24 @@ impl ResolvesServerCert for CertificateSet {
                 server_name: server_name(),
                 certificate: None,
                 is_challenge: key.is_some(),
+                may_obtain: false,
             }));
             return key;
         }
-        let candidates = self.candidates(hello.server_name());
+        let found = self.candidates(hello.server_name());
+        let candidates = found.unwrap_or_default();
         let fits = |certificate: &&Arc<Certificate>| {
-            certificate.key.key.choose_scheme(hello.signature_schemes()).is_some()
+            certificate.key().key.choose_scheme(hello.signature_schemes()).is_some()
         };
         // Without a fitting one, the handshake fails with the right reason.
         let certificate = candidates.iter().find(fits).or(candidates.first()).cloned();
-        let key = certificate.as_ref().map(|certificate| Arc::clone(&certificate.key));
-        MADE.set(Some(Choice { server_name: server_name(), certificate, is_challenge: false }));
+        let key = certificate.as_ref().map(|certificate| Arc::clone(certificate.key()));
+        MADE.set(Some(Choice {
+            server_name: server_name(),
+            certificate,
+            is_challenge: false,
+            may_obtain: found.is_none(),
+        }));
         key
     }
 }

@@ -141,7 +141,12 @@ impl Tickets {
     pub(super) fn new(keys: &Arc<TicketKeys>, auth: Option<&ClientAuth>) -> Self {
         let context = auth.map_or_else(Vec::new, |auth| {
             let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &auth.ca.text);
-            [&[u8::from(auth.required)], digest.as_ref()].concat()
+            let mut context = [&[u8::from(auth.required)], digest.as_ref()].concat();
+            // A resumed session is not verified again: with other lists, nobody resumes one.
+            if let Some(crl) = &auth.crl {
+                context.extend(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &crl.text).as_ref());
+            }
+            context
         });
         Self { keys: Arc::clone(keys), context }
     }

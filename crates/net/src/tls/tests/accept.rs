@@ -16,18 +16,18 @@ use tokio::task::LocalSet;
 use super::super::server::Certificate;
 use super::kit::{Authority, Identity, pem};
 use crate::{
-    CertificateFiles, ChallengeCertificates, Io, ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys,
-    TlsProfile, UnknownNames, accept_tls,
+    CertificateFiles, CertificateOrigin, ChallengeCertificates, Io, ServerTls, ServerTlsSettings,
+    ServerTlsState, TicketKeys, TlsProfile, UnknownNames, accept_tls,
 };
 
-const BOUND: Duration = Duration::from_secs(20);
+pub(super) const BOUND: Duration = Duration::from_secs(20);
 
-fn settings(identities: &[&Identity]) -> ServerTlsSettings {
+pub(super) fn settings(identities: &[&Identity]) -> ServerTlsSettings {
     let files = |identity: &&Identity| CertificateFiles {
         cert: pem("cert.pem", &identity.cert),
         key: pem("key.pem", &identity.key),
         ocsp: None,
-        is_managed: false,
+        origin: CertificateOrigin::Files,
     };
     ServerTlsSettings {
         certificates: identities.iter().map(files).collect(),
@@ -36,6 +36,7 @@ fn settings(identities: &[&Identity]) -> ServerTlsSettings {
         alpn: vec![b"http/1.1".to_vec()],
         client_auth: None,
         challenges: None,
+        on_demand: None,
     }
 }
 
@@ -81,7 +82,7 @@ fn client(authority: &Authority, address: SocketAddr) -> (ClientConnection, TcpS
     (session, stream)
 }
 
-fn accepted(listener: &TcpListener) -> Io {
+pub(super) fn accepted(listener: &TcpListener) -> Io {
     let (stream, _) = listener.accept().unwrap();
     stream.set_nonblocking(true).unwrap();
     Io::new(OwnedFd::from(stream))
@@ -139,6 +140,28 @@ async fn other_connections_wait_for_one_signature_at_most() {
     clients.into_iter().for_each(|client| client.join().unwrap());
 }
 
+/// A client's handshake, byte by byte both ways.
+pub(super) fn complete_in_single_bytes(
+    session: &mut ClientConnection,
+    stream: &mut TcpStream,
+) -> Result<(), rustls::Error> {
+    stream.set_nodelay(true).unwrap();
+    loop {
+        let mut bytes = Vec::new();
+        while session.wants_write() {
+            session.write_tls(&mut bytes).unwrap();
+        }
+        bytes.iter().for_each(|byte| stream.write_all(&[*byte]).unwrap());
+        if !session.is_handshaking() {
+            return Ok(());
+        }
+        let mut one = [0];
+        stream.read_exact(&mut one).unwrap();
+        session.read_tls(&mut &one[..]).unwrap();
+        session.process_new_packets()?;
+    }
+}
+
 /// Fed byte by byte, both ways of cutting a message are met: within a record, and between records.
 #[tokio::test]
 async fn a_handshake_in_single_bytes_is_a_handshake() {
@@ -153,26 +176,8 @@ async fn a_handshake_in_single_bytes_is_a_handshake() {
     };
     let io = accepted(&listener);
     let client = std::thread::spawn(move || {
-        stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(BOUND)).unwrap();
-        while session.is_handshaking() {
-            let mut bytes = Vec::new();
-            while session.wants_write() {
-                session.write_tls(&mut bytes).unwrap();
-            }
-            bytes.iter().for_each(|byte| stream.write_all(&[*byte]).unwrap());
-            if session.is_handshaking() {
-                let mut one = [0];
-                stream.read_exact(&mut one).unwrap();
-                session.read_tls(&mut &one[..]).unwrap();
-                session.process_new_packets().unwrap();
-            }
-        }
-        let mut bytes = Vec::new();
-        while session.wants_write() {
-            session.write_tls(&mut bytes).unwrap();
-        }
-        bytes.iter().for_each(|byte| stream.write_all(&[*byte]).unwrap());
+        complete_in_single_bytes(&mut session, &mut stream).unwrap();
     });
     let handshake = LocalSet::new().run_until(accept_tls(io, &tls, BOUND)).await.map(|(_, facts)| facts);
     let facts = handshake.unwrap();
@@ -310,7 +315,8 @@ impl rustls::client::danger::ServerCertVerifier for Anything {
 async fn an_authority_gets_the_certificate_of_its_challenge_and_nobody_else() {
     let authority = Authority::new();
     let (identity, challenge) = (authority.identity("a.test"), authority.identity("a.test"));
-    let key = Certificate::with_key(&settings(&[&challenge]).certificates[0], CertifiedKey::clone).key();
+    let key =
+        Certificate::with_key(&settings(&[&challenge]).certificates[0], CertifiedKey::clone).key().clone();
     let with = |answer: Option<Arc<CertifiedKey>>| {
         let mut settings = settings(&[&identity]);
         settings.challenges =

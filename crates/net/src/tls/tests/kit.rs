@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion,
+};
 
 use crate::{CaSource, ClientTls, Endpoint, Pem, TlsSettings, TlsVersion};
 
@@ -55,6 +57,17 @@ impl Authority {
             min_version: TlsVersion::Tls12,
             alpn: vec![b"http/1.1".to_vec()],
         }
+    }
+
+    /// The same for rustls itself, with these versions.
+    pub(crate) fn client_config(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
+        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols.push(b"http/1.1".to_vec());
+        config
     }
 
     pub(crate) fn client(&self, server_name: &str) -> Arc<ClientTls> {

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use keepwarm_net::{
-    CertificateFiles, Pem, ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys, TlsProfile,
-    UnknownNames, accept_tls,
+    CertificateFiles, CertificateOrigin, Pem, ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys,
+    TlsProfile, UnknownNames, accept_tls,
 };
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -29,7 +29,7 @@ impl Identity {
             cert: pem(certificate.pem()),
             key: pem(key.serialize_pem()),
             ocsp: None,
-            is_managed: false,
+            origin: CertificateOrigin::Files,
         };
         let settings = ServerTlsSettings {
             certificates: vec![files],
@@ -38,6 +38,7 @@ impl Identity {
             alpn: Vec::new(),
             client_auth: None,
             challenges: None,
+            on_demand: None,
         };
         let state = ServerTlsState::new(&settings, &Arc::new(TicketKeys::new(Vec::new())), None).unwrap();
         Self { der: certificate.der().clone(), tls: Arc::new(ServerTls::new(state)) }
