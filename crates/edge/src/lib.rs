@@ -28,6 +28,7 @@ mod route;
 mod site;
 mod split;
 mod template;
+mod variable_map;
 
 pub use access::{AccessLog, RecordTemplate};
 
@@ -52,3 +53,4 @@ pub use route::{Changes, Route, Target};
 pub use site::Site;
 pub use split::{Split, SplitKey, SplitTarget};
 pub use template::{Template, TemplatePiece, Variable};
+pub use variable_map::VariableMap;

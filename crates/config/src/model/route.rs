@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use super::map::{groups, stars};
 use super::{
     AuthRequest, BasicAuth, Cidr, Compression, Concurrency, Conditions, ErrorPage, FileOptions, Mirror,
     SplitKey, SplitShare, Template,
@@ -133,12 +134,8 @@ impl PathPattern {
         match self {
             PathPattern::Any | PathPattern::Exact(_) => 0,
             PathPattern::Prefix(_) => 1,
-            PathPattern::Glob(glob) => glob.bytes().filter(|&byte| byte == b'*').count(),
-            // It was compiled when it was read.
-            PathPattern::Regex(regex) => regex::bytes::RegexBuilder::new(regex)
-                .unicode(false)
-                .build()
-                .map_or(0, |regex| regex.captures_len() - 1),
+            PathPattern::Glob(glob) => stars(glob),
+            PathPattern::Regex(regex) => groups(regex),
         }
     }
 
