@@ -37,7 +37,7 @@ pub use basic_auth::{BasicAuth, hash_password};
 pub use concurrency::ConcurrencyLimit;
 pub use edge::Edge;
 pub use files::{
-    FileField, FileOptions, Files, ImmutableNames, NamePattern, SendFiles, TryFiles, media_type,
+    FileField, FileOptions, Files, ImmutableNames, NamePattern, SendFiles, SiteFiles, TryFiles, media_type,
 };
 pub use forwarding::{ForwardedInfo, resolve_forwarded};
 pub use guard::Checks;

@@ -24,7 +24,7 @@ use http::Method;
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
     BasicAuth, Changes, Checks, Cidr, ConcurrencyLimit, Files, HeaderRules, PathPattern, Redirect, Route,
-    SendFiles, Site, Target, TryFiles,
+    SendFiles, Site, SiteFiles, Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
 use keepwarm_serve::{
@@ -405,9 +405,14 @@ fn target(
         Action::Files(folder) => {
             // A rewritten path is the whole name.
             let prefix = if route.rewrite.is_some() { 0 } else { route.path.mount().len() };
-            let files = Files::new(absolute(folder), prefix);
-            Target::Files(Arc::new(files.with_options(files::options(&route.file_options)?)))
-                .behind(checks, path)
+            let files =
+                Files::new(absolute(&folder.path), prefix).with_options(files::options(&route.file_options)?);
+            let below = folder.below.iter().map(|name| template::template(name, targets.maps));
+            match folder.below.as_slice() {
+                [] => Target::Files(Arc::new(files)),
+                _ => Target::SiteFiles(Arc::new(SiteFiles::new(files, below.collect(), path.clone()))),
+            }
+            .behind(checks, path)
         }
         Action::Respond(respond) => {
             Target::Respond(respond::response(respond, targets.maps)?).behind(checks, path)

@@ -43,6 +43,8 @@ const SAMPLED: usize = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
     path: PathBuf,
+    /// The directory is this one beneath it.
+    below: Option<Box<[u8]>>,
     /// Other permitted targets of links.
     places: Vec<PathBuf>,
 }
@@ -93,7 +95,13 @@ impl Folder {
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        Self { places: package::places(&path, Path::new("/")), path }
+        Self { places: package::places(&path, Path::new("/")), path, below: None }
+    }
+
+    /// The directory `name` (relative, see [`file_name`]) beneath the one at `path`: links in its name stay beneath that.
+    #[must_use]
+    pub fn below(path: &Path, name: &[u8]) -> Self {
+        Self { path: path.to_owned(), below: Some(name.into()), places: Vec::new() }
     }
 
     /// Where it is.
@@ -116,6 +124,9 @@ impl Folder {
     }
 
     fn look(&self, name: &[u8], patience: DiskAccess) -> Result<OwnedFd, Errno> {
+        if let Some(below) = &self.below {
+            return look_below(&self.path, below, name, patience);
+        }
         match look(&self.path, name, patience) {
             Err(Errno::XDEV) if !self.places.is_empty() => {
                 package::look(&self.path, name, &self.places, patience.resolve())
@@ -224,8 +235,19 @@ fn look(folder: &Path, name: &[u8], patience: DiskAccess) -> Result<OwnedFd, Err
     }
     let flags = patience.resolve();
     let root = open(CWD, folder, OFlags::PATH | OFlags::DIRECTORY, flags)?;
+    open_beneath(root, name, READ, flags)
+}
+
+fn look_below(folder: &Path, below: &[u8], name: &[u8], patience: DiskAccess) -> Result<OwnedFd, Errno> {
+    let (flags, directory) = (patience.resolve(), OFlags::PATH | OFlags::DIRECTORY);
+    let root = open(CWD, folder, directory, flags)?;
+    open_beneath(open_beneath(root, below, directory, flags)?, name, READ, flags)
+}
+
+/// `name`: empty for the directory itself.
+fn open_beneath(at: OwnedFd, name: &[u8], flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
     let name: &[u8] = if name.is_empty() { b"." } else { name };
-    open(root, name, READ, flags | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+    open(at, name, flags, resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
 }
 
 fn open<P: rustix::path::Arg + Copy>(

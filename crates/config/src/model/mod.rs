@@ -34,7 +34,7 @@ pub use auth_request::AuthRequest;
 pub use compression::{Compression, CompressionLevel, ContentCoding};
 pub use conditions::{Conditions, PatternSet, Scheme, ValueCondition, ValuePattern};
 pub use error_page::ErrorPage;
-pub use files::{FileOptions, ImmutableNames};
+pub use files::{FileOptions, FilesFolder, ImmutableNames};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
 pub use listen::{AccessLog, Listener, LogFormat, RecordTemplate};

@@ -2,8 +2,8 @@ use std::path::PathBuf;
 
 use super::map::{groups, stars};
 use super::{
-    AuthRequest, BasicAuth, Cidr, Compression, Concurrency, Conditions, ErrorPage, FileOptions, Mirror,
-    SplitKey, SplitShare, Template,
+    AuthRequest, BasicAuth, Cidr, Compression, Concurrency, Conditions, ErrorPage, FileOptions, FilesFolder,
+    Mirror, SplitKey, SplitShare, Template,
 };
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
@@ -156,7 +156,7 @@ pub enum Action {
     /// Pass the request to this upstream, which is in [`crate::Config::upstreams`].
     Upstream(String),
     /// Serve the files of a directory. Their names do not include the route's prefix.
-    Files(PathBuf),
+    Files(FilesFolder),
     /// Send a fixed response.
     Respond(FixedResponse),
     /// Send a redirect.

@@ -6,8 +6,6 @@ mod mirror;
 mod split;
 mod sticky;
 
-use std::path::PathBuf;
-
 use super::access::{BASIC_AUTH_FIELD, CONCURRENCY_FIELD};
 use super::compression::COMPRESSION;
 use super::map;
@@ -16,12 +14,13 @@ use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
 use crate::key::{CheckedSubtable, DefaultValue, Key, Section, Set};
 use crate::model::{
-    Action, Compression, EarlyHints, FixedResponse, HeaderRules, PathPattern, Redirect, Route, Template,
+    Action, Compression, EarlyHints, FilesFolder, FixedResponse, HeaderRules, PathPattern, Redirect, Route,
+    Template,
 };
 use crate::raw::{Directive, Span, Table};
 use crate::shape::{
-    CIDRS, DirectoryTable, ExistingPath, Flag, ParsedString, RedirectShape, ResponseShape, SectionName, Size,
-    ValueError, WordOr, Words, header_rules, mapped_fault, template,
+    CIDRS, DirectoryTable, ExistingPath, FilesFolderShape, Flag, ParsedString, RedirectShape, ResponseShape,
+    SectionName, Size, ValueError, WordOr, Words, header_rules, mapped_fault, template,
 };
 
 pub(crate) use auth_request::AuthRequestDraft;
@@ -38,7 +37,7 @@ pub(crate) struct RouteDraft {
     pub(crate) route: Route,
     pub(crate) app: Option<(String, Span)>,
     pub(crate) upstream: Option<(String, Span)>,
-    pub(crate) files: Option<PathBuf>,
+    pub(crate) files: Option<FilesFolder>,
     pub(crate) respond: Option<FixedResponse>,
     pub(crate) redirect: Option<Redirect>,
     pub(crate) max_body: Option<Option<u64>>,
@@ -127,13 +126,14 @@ pub(super) fn check_written_headers(rules: &HeaderRules, directive: &Directive, 
 }
 
 /// The keys with variables, each with its templates.
-fn templates(draft: &RouteDraft) -> [(&'static str, Vec<&Template>); 5] {
+fn templates(draft: &RouteDraft) -> [(&'static str, Vec<&Template>); 6] {
     let route = &draft.route;
     [
         ("headers", route.headers.templates().collect()),
         ("request_headers", route.request_headers.templates().collect()),
         ("rewrite", route.rewrite.iter().collect()),
         ("redirect", draft.redirect.iter().map(|redirect| &redirect.to).collect()),
+        ("files", draft.files.iter().flat_map(|files| &files.below).collect()),
         ("respond", draft.respond.iter().map(|respond| &respond.body).collect()),
     ]
 }
@@ -295,11 +295,11 @@ static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "files",
             brief: "Directory of files to serve",
-            long: "The route's prefix is not part of the file names: with `path = \"/assets/*\"`, `/assets/x.css` is `x.css`. With several patterns or another kind of pattern, the whole path is the name. Supports GET and HEAD, conditional requests and ranges; for a directory, its `index` is sent. Never served: names that begin with a dot (except `/.well-known/`), scripts (`.php`, `.phar` …), and targets of links outside of the directory.",
+            long: "The route's prefix is not part of the file names: with `path = \"/assets/*\"`, `/assets/x.css` is `x.css`. With several patterns or another kind of pattern, the whole path is the name. Supports GET and HEAD, conditional requests and ranges; for a directory, its `index` is sent. Names in the path after a fixed directory can have variables ([rules](../guide/files.md#a-directory-for-each-host)): `\"/srv/sites/$host_name\"`. Never served: names that begin with a dot (except `/.well-known/`), scripts (`.php`, `.phar` …), and targets of links outside of the directory.",
             default: DefaultValue::Words("none"),
             right: "files = \"public/assets\"",
             wrong: "files = \"public/*.css\"",
-            value: &Set(ExistingPath::Directory, |draft: &mut RouteDraft, folder| draft.files = Some(folder)),
+            value: &Set(FilesFolderShape, |draft: &mut RouteDraft, folder| draft.files = Some(folder)),
             ..Key::LIVE
         },
         Key {

@@ -179,7 +179,7 @@ async fn a_packages_links_are_followed_to_the_places_of_packages() {
         symlink(target, root.join(name)).unwrap();
     }
     let places = package::places(&root, &base);
-    let folder = Folder { path: root, places };
+    let folder = Folder { path: root, below: None, places };
     for (name, text) in [
         ("own", "own"),
         ("js/jquery.js", "jquery"),
