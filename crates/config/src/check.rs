@@ -250,12 +250,22 @@ fn finish_auth_request(
         path,
         headers,
         user_header,
+        response_headers,
         timeout,
         max_response,
         ambiguous_paths,
     } = draft;
     let service = finish_target(app, upstream, route, Referrer::AuthRequest, known, cx)?;
-    Some(AuthRequest { service, path, headers, user_header, timeout, max_response, ambiguous_paths })
+    Some(AuthRequest {
+        service,
+        path,
+        headers,
+        user_header,
+        response_headers,
+        timeout,
+        max_response,
+        ambiguous_paths,
+    })
 }
 
 /// The key of a route that names another target.
