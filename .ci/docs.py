@@ -104,7 +104,7 @@ def wrong_examples(page, text, binary):
             (pathlib.Path(directory) / "conf.d").mkdir()
             (pathlib.Path(directory) / "conf.d/empty.toml").touch()
             # Files and directories that examples serve; they may be empty.
-            for served in ["public/assets", "var/files"]:
+            for served in ["public/assets", "var/files", "sites", "users"]:
                 (pathlib.Path(directory) / served).mkdir(parents=True)
             for script in ["public/index.php", "keepwarm.php"]:
                 (pathlib.Path(directory) / script).write_text("<?php\n")

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use keepwarm_tests::http2::{Http2, RST_STREAM};
 use keepwarm_tests::{Server, get};
 
 const ROUTES: &str = r#"
@@ -112,4 +113,49 @@ fn a_log_of_errors_has_no_other_responses() {
     server.wait_for_log("?last", Duration::from_secs(5));
     let own = own_lines(&server);
     assert_eq!(own, ["404 /missing", "404 /missing?last"]);
+}
+
+/// A request that is refused before a route is looked for has its record, in each version of HTTP.
+#[test]
+fn refused_heads_are_recorded() {
+    let config = "[listen.main]\nbind = \"127.0.0.1:0\"\nroute = [{ respond = 204 }]\n\
+                  access_log = { format = \"refused $version $method $target $status $reason\" }\n\
+                  [listen.main.limits]\nheader_fields = 8\n";
+    let many: Vec<(String, String)> = (0..9).map(|n| (format!("x-{n}"), "1".to_owned())).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let cases: [(&str, &str, &[(&str, &str)], u16); 5] = [
+        ("GET", "/%00", &[], 400),
+        ("GET", "/%zz", &[], 400),
+        ("GET", "/other-host", &[("host", "other.example")], 400),
+        ("GET", "/many", &many, 431),
+        ("TRACE", "/trace", &[], 405),
+    ];
+    let server = Server::start(config);
+    let mut http2 = Http2::connect(server.address());
+    for (stream, (method, path, fields, status)) in (1..).step_by(2).zip(cases) {
+        http2.head(stream, method, path, fields);
+        assert_eq!(http2.status(stream), status, "{path}");
+        let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        server.ask(format!("{method} {path} HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n"));
+    }
+    // Refused by the rules of HTTP/2 itself (RFC 9113 §8.2.2), of which no head is known.
+    http2.head(101, "GET", "/connection", &[("connection", "close")]);
+    http2.until(|frame| frame.kind == RST_STREAM && frame.stream == 101);
+    drop(http2);
+    let last = "refused HTTP/2.0 GET - - http2_refused";
+    server.wait_for_log(last, Duration::from_secs(5));
+    let faults = [
+        "/%00 400 nul_in_path",
+        "/%zz 400 bad_percent_encoding",
+        "- 400 several_hosts",
+        "- 431 too_many_fields",
+    ];
+    let expected: Vec<String> = faults
+        .iter()
+        .map(|fault| format!("GET {fault}"))
+        .chain(["TRACE /trace 405 trace_refused".to_owned()])
+        .flat_map(|fault| ["2.0", "1.1"].map(|version| format!("refused HTTP/{version} {fault}")))
+        .chain([last.to_owned()])
+        .collect();
+    assert_eq!(own_lines(&server), expected);
 }

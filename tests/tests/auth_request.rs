@@ -231,6 +231,60 @@ workers = 1
     })
 }
 
+/// The cookie of a renewed session, on every kind of route, whatever the app sends.
+#[test]
+fn a_permissions_headers_reach_the_client() {
+    let service = Origin::start(|request, stream| {
+        let status = if request.field("x-let").is_some() { "204 Yes" } else { "403 No" };
+        let fields = "Set-Cookie: s=new; Path=/\r\nSet-Cookie: t=1\r\nX-Session: renewed\r\nX-Secret: 1\r\nCache-Control: private\r\n";
+        let _ = write!(stream, "HTTP/1.1 {status}\r\n{fields}Content-Length: 0\r\n\r\n");
+        After::Keep
+    });
+    let route = |path: &str, action: &str| {
+        format!(
+            "[[listen.main.route]]\npath = \"{path}\"\n{action}\nheaders = {{ set = {{ X-Session = \"route\", X-Own = \"route\" }} }}\n\
+             auth_request = {{ upstream = \"auth\", path = \"/\", response_headers = [\"Set-Cookie\", \"X-Session\", \"Cache-*\"] }}\n"
+        )
+    };
+    let routes = [
+        route(
+            "/fixed",
+            "respond = { body = \"x\", headers = { Cache-Control = \"public\", Set-Cookie = \"app=1\" } }",
+        ),
+        route("/to", "redirect = \"/x\""),
+        route("/files/*", "files = \"@APPS@\""),
+        route("/gone", "upstream = \"gone\""),
+        route("/node", "app = \"node\""),
+    ]
+    .concat();
+    let server = Server::start(&format!(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n{routes}[upstream.auth]\nurl = \"http://{}\"\n\
+         [upstream.gone]\nurl = \"http://127.0.0.1:1\"\n\
+         [app.node]\ncommand = [\"node\", \"@APPS@/auth/auth.js\"]\nworkers = 1\n",
+        service.address()
+    ));
+    for (path, status) in
+        [("/fixed", 200), ("/to", 307), ("/files/wsgi_app.py", 200), ("/files/no", 404), ("/node", 302)]
+    {
+        let response = ask(&server, "a.example", path, "X-Let: 1\r\nAuthorization: Bearer login\r\n");
+        let cookies: &[&str] = match path {
+            "/fixed" => &["app=1", "s=new; Path=/", "t=1"],
+            "/node" => &["a=1", "b=2", "s=new; Path=/", "t=1"],
+            _ => &["s=new; Path=/", "t=1"],
+        };
+        assert_eq!((response.status, response.all("set-cookie").as_slice()), (status, cookies), "{path}");
+        assert_eq!(response.all("x-session"), ["renewed"], "{path}");
+        assert_eq!(response.all("x-own"), ["route"], "{path}");
+        assert_eq!(response.all("cache-control"), ["private"], "{path}");
+        assert!(response.field("x-secret").is_none(), "{path}");
+    }
+    let response = ask(&server, "a.example", "/gone", "X-Let: 1\r\n");
+    assert!(response.status >= 502, "{}", response.status);
+    assert_eq!(response.all("set-cookie"), ["s=new; Path=/", "t=1"], "an error response of the route");
+    let denied = ask(&server, "a.example", "/fixed", "");
+    assert_eq!((denied.status, denied.field("x-secret")), (403, Some("1")), "a refusal is passed on whole");
+}
+
 #[test]
 fn a_service_that_does_not_decide_lets_nobody_in() {
     let answers: [(&str, u16, &str); 9] = [

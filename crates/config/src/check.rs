@@ -11,7 +11,7 @@ use crate::raw::{SourceMap, Span, Table, Value};
 use crate::report::Problem;
 use crate::sections::{
     AuthRequestDraft, ListenDraft, MirrorDraft, Root, RouteDraft, SplitDraft, TlsDraft, UpstreamDraft,
-    https_redirect, implied_listeners,
+    check_maps, https_redirect, implied_listeners,
 };
 
 mod addresses;
@@ -21,9 +21,10 @@ use names::SectionNames;
 
 /// The configuration, valid only if `cx` has no problems afterwards. A missing section is reported for `file`.
 pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Checker<'_>) -> Config {
-    let Root { server, admin, acme, mut listeners, apps, upstreams, rate_limits, .. } = root;
+    let Root { server, admin, acme, maps, mut listeners, apps, upstreams, rate_limits, .. } = root;
     listeners.extend(implied_listeners(&listeners, &server.limits));
     let acme = acme.finish();
+    check_maps(&maps, cx);
     check_something_listens(table, file, cx);
     addresses::check(&listeners, admin.as_ref(), &upstreams, cx);
     check_on_demand(&listeners, cx);
@@ -44,7 +45,8 @@ pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Che
         token: draft.token,
     });
     let rate_limits = rate_limits.into_iter().map(|draft| draft.limit).collect();
-    let config = Config { server, admin, acme, listeners, apps, upstreams, rate_limits };
+    let maps = std::mem::take(&mut cx.maps);
+    let config = Config { server, admin, acme, maps, listeners, apps, upstreams, rate_limits };
     names::warn_of_unused(&config, &known, cx);
     config
 }
@@ -264,12 +266,22 @@ fn finish_auth_request(
         path,
         headers,
         user_header,
+        response_headers,
         timeout,
         max_response,
         ambiguous_paths,
     } = draft;
     let service = finish_target(app, upstream, route, Referrer::AuthRequest, known, cx)?;
-    Some(AuthRequest { service, path, headers, user_header, timeout, max_response, ambiguous_paths })
+    Some(AuthRequest {
+        service,
+        path,
+        headers,
+        user_header,
+        response_headers,
+        timeout,
+        max_response,
+        ambiguous_paths,
+    })
 }
 
 /// The key of a route that names another target.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::description::{Describe, KeyInfo, join};
+use crate::model::VariableMap;
 use crate::raw::{Directive, Entry, SourceMap, Span, Table, Text, Value, parse_value};
 use crate::report::Problem;
 use crate::sources::{PathKind, Sources};
@@ -18,6 +19,8 @@ pub(crate) struct Checker<'a> {
     /// The keys of all sections, to find a misspelled one in another section. A function, because the list is rarely
     /// needed, and because it is made above this module.
     pub(crate) all_keys: fn() -> &'static [KeyInfo],
+    /// The maps of the file, which are read before whatever uses them.
+    pub(crate) maps: Vec<VariableMap>,
     pub(crate) problems: Vec<Problem>,
     pub(crate) warnings: Vec<Problem>,
     frames: Vec<Frame>,
@@ -45,6 +48,7 @@ impl<'a> Checker<'a> {
             source_map: SourceMap::default(),
             base,
             all_keys,
+            maps: Vec::new(),
             problems: Vec::new(),
             warnings: Vec::new(),
             frames: Vec::new(),

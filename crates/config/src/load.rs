@@ -56,6 +56,7 @@ pub(crate) fn check_table(
         server: Server::default(),
         admin: None,
         acme: AcmeDraft::default(),
+        maps: Vec::new(),
         listeners: Vec::new(),
         apps: Vec::new(),
         upstreams: Vec::new(),

@@ -17,7 +17,7 @@ use std::task::Poll;
 
 use keepwarm_http1::{BadField, Fields, cgi_safe_name, scan_path};
 use keepwarm_serve::{
-    ClientLoss, Exchange, FetchFault, FetchLimits, FetchedResponse, FieldPatterns, Handler,
+    ClientLoss, Exchange, FetchFault, FetchLimits, FetchedResponse, FieldPatterns, Handler, Request,
     fetch_own_response,
 };
 use keepwarm_telemetry::counters;
@@ -35,6 +35,8 @@ pub struct AuthRequest {
     settings: AuthSettings,
     /// Headers of its response that are copied.
     copied: FieldPatterns,
+    /// Headers of its response that the client gets.
+    for_client: FieldPatterns,
     /// Those headers of the client's request.
     withheld: Arc<FieldPatterns>,
     trusted_proxies: Arc<[Cidr]>,
@@ -49,6 +51,8 @@ pub struct AuthSettings {
     pub headers: Vec<String>,
     /// The one of them that names the user.
     pub user_header: Option<String>,
+    /// Headers of its 2xx response that the client gets, written alike.
+    pub response_headers: Vec<String>,
     /// Also requests whose path can be read in several ways are passed on.
     pub passes_ambiguous_paths: bool,
     /// What asking it may take.
@@ -57,13 +61,22 @@ pub struct AuthSettings {
 
 /// The service's decision.
 enum Decision {
-    /// The request is served, with these fields.
-    Allowed(Fields, Option<Arc<str>>),
+    /// The request is served.
+    Allowed(Permission),
     Denied(FetchedResponse),
     /// Its response has this status, or is of no use.
     Failed(u16),
     NoResponse(FetchFault),
     ClientGone(ClientLoss),
+}
+
+/// What the service says with its 2xx.
+struct Permission {
+    /// Fields that the target gets.
+    fields: Fields,
+    user: Option<Arc<str>>,
+    /// Fields that the client gets.
+    for_client: Fields,
 }
 
 impl AuthRequest {
@@ -77,8 +90,9 @@ impl AuthRequest {
         trusted_proxies: Vec<Cidr>,
     ) -> Self {
         let copied = FieldPatterns::new(settings.headers.iter().chain(&settings.user_header));
+        let for_client = FieldPatterns::new(&settings.response_headers);
         let (withheld, trusted_proxies) = (Arc::new(copied.clone()), trusted_proxies.into());
-        Self { service, name, is_app, settings, copied, withheld, trusted_proxies }
+        Self { service, name, is_app, settings, copied, for_client, withheld, trusted_proxies }
     }
 
     /// Headers of the client that nobody gets: all that the service states, but not the credentials that it is asked with.
@@ -118,7 +132,11 @@ impl AuthRequest {
     fn decide(&self, response: FetchedResponse) -> Decision {
         match response.status {
             200..=299 => match self.user(&response.fields) {
-                Ok(user) => Decision::Allowed(self.copied_fields(&response.fields), user),
+                Ok(user) => Decision::Allowed(Permission {
+                    fields: self.copied_fields(&response.fields),
+                    user,
+                    for_client: self.fields_for_client(&response.fields),
+                }),
                 Err(AmbiguousUser) => Decision::Failed(response.status),
             },
             // It was asked without conditions.
@@ -153,10 +171,19 @@ impl AuthRequest {
         copied
     }
 
+    fn fields_for_client(&self, fields: &Fields) -> Fields {
+        let mut passed = Fields::new();
+        let passes = |name: &[u8]| self.for_client.matches(name) && is_for_client(name);
+        let passing = fields.iter().filter(|(name, _)| passes(name));
+        passing.for_each(|(name, value)| passed.push(name, value));
+        passed
+    }
+
     fn apply(&self, decision: Decision, exchange: &mut Exchange<'_>) -> bool {
         match decision {
-            Decision::Allowed(fields, user) => {
+            Decision::Allowed(Permission { fields, user, for_client }) => {
                 let request = exchange.request_mut();
+                give_to_client(&for_client, request);
                 // What the route sets by that name itself gives way.
                 request.extra_fields.retain(|name| !self.copied.matches(name));
                 fields.iter().for_each(|(name, value)| request.extra_fields.push(name, value));
@@ -215,7 +242,7 @@ impl Decision {
     /// For the metrics.
     fn name(&self) -> &'static str {
         match self {
-            Self::Allowed(..) => "allowed",
+            Self::Allowed(_) => "allowed",
             Self::Denied(_) => "denied",
             Self::Failed(_) | Self::NoResponse(FetchFault::Invalid | FetchFault::TooLarge) => "error",
             Self::NoResponse(FetchFault::None) => "no_response",
@@ -225,10 +252,26 @@ impl Decision {
     }
 }
 
+/// Not those for a server in front of the service, which knows its files.
+fn is_for_client(name: &[u8]) -> bool {
+    !name.starts_with(b"x-accel-") && name != b"x-sendfile"
+}
+
+/// Adds fields to the response that the client will get.
+fn give_to_client(fields: &Fields, request: &mut Request) {
+    if fields.iter().next().is_none() {
+        return;
+    }
+    let edits = &mut request.notes.routed.response_edits;
+    let of_route = edits.as_deref().cloned().unwrap_or_default();
+    // They were decoded as fields, and those that frame a message are not among them: all of them can be sent.
+    if let Ok(merged) = of_route.with_later(fields.iter()) {
+        *edits = Some(Arc::new(merged));
+    }
+}
+
 /// Gives the client the service's response.
 fn pass(response: &FetchedResponse, exchange: &mut Exchange<'_>) -> Result<(), BadField> {
-    // They are for a server in front of the service, which knows its files.
-    let is_for_client = |name: &[u8]| !name.starts_with(b"x-accel-") && name != b"x-sendfile";
     let fields = response.fields.iter().filter(|(name, _)| is_for_client(name));
     exchange.head(response.status, Some(response.body.len() as u64), false, fields)?;
     exchange.data(&response.body);

@@ -258,6 +258,7 @@ impl Site {
             Target::Files(files) => {
                 return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
+            Target::SiteFiles(files) => return Some(Arc::clone(files) as Arc<dyn Handler>),
             Target::Guarded { handler, .. } => return Some(Arc::clone(handler)),
             Target::Respond(respond) => respond.respond(exchange, &captures),
             Target::Redirect(redirect) => redirect.respond(exchange, &captures),

@@ -14,6 +14,7 @@ mod ranges;
 mod scripts;
 mod send;
 mod send_files;
+mod site;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -35,6 +36,7 @@ use keepwarm_serve::{
 pub use name_pattern::NamePattern;
 pub use options::{FileField, FileOptions, ImmutableNames};
 pub use send_files::SendFiles;
+pub use site::SiteFiles;
 pub use types::of_name as media_type;
 
 /// Serves the files of a directory, and nothing else.

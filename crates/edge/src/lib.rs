@@ -28,6 +28,7 @@ mod route;
 mod site;
 mod split;
 mod template;
+mod variable_map;
 
 pub use access::{AccessLog, RecordTemplate};
 
@@ -36,7 +37,7 @@ pub use basic_auth::{BasicAuth, hash_password};
 pub use concurrency::ConcurrencyLimit;
 pub use edge::Edge;
 pub use files::{
-    FileField, FileOptions, Files, ImmutableNames, NamePattern, SendFiles, TryFiles, media_type,
+    FileField, FileOptions, Files, ImmutableNames, NamePattern, SendFiles, SiteFiles, TryFiles, media_type,
 };
 pub use forwarding::{ForwardedInfo, resolve_forwarded};
 pub use guard::Checks;
@@ -52,3 +53,4 @@ pub use route::{Changes, Route, Target};
 pub use site::Site;
 pub use split::{Split, SplitKey, SplitTarget};
 pub use template::{Template, TemplatePiece, Variable};
+pub use variable_map::VariableMap;

@@ -12,7 +12,7 @@ use crate::index::RouteIndex;
 use crate::matcher::{Conditions, RequestView};
 use crate::pattern::{HostPattern, PathPattern};
 use crate::responses::{CheckedRedirect, CheckedResponse};
-use crate::{Checks, Files, FixedResponse, HeaderRules, Redirect, SplitKey, Template};
+use crate::{Checks, Files, FixedResponse, HeaderRules, Redirect, SiteFiles, SplitKey, Template};
 
 /// A route: what it takes, its limits, and where it ends.
 #[derive(Debug, Clone)]
@@ -88,6 +88,8 @@ pub enum Target {
     },
     /// The files of a directory.
     Files(Arc<Files>),
+    /// Files of a directory that depends on the request.
+    SiteFiles(Arc<SiteFiles>),
     /// Files or a response, behind [`crate::Checks`].
     Guarded {
         /// What the access log calls it.
@@ -106,6 +108,7 @@ impl std::fmt::Debug for Target {
         match self {
             Self::App { name, .. } => f.debug_tuple("App").field(name).finish(),
             Self::Files(files) => files.fmt(f),
+            Self::SiteFiles(files) => files.fmt(f),
             Self::Guarded { label, .. } => f.debug_tuple("Guarded").field(label).finish(),
             Self::Respond(respond) => respond.fmt(f),
             Self::Redirect(redirect) => redirect.fmt(f),
@@ -124,6 +127,7 @@ impl Target {
         let handler: Arc<dyn Handler> = match self {
             Self::App { name, handler } => return Self::App { name, handler: checks.around(handler) },
             Self::Files(files) => files,
+            Self::SiteFiles(files) => files,
             Self::Guarded { handler, .. } => handler,
             Self::Respond(response) => Arc::new(CheckedResponse { response, path: path.clone() }),
             Self::Redirect(redirect) => Arc::new(CheckedRedirect { redirect, path: path.clone() }),
@@ -139,7 +143,7 @@ impl Target {
         match self {
             Self::App { name, .. } => name,
             Self::Guarded { label, .. } => label,
-            Self::Files(_) => &FILES,
+            Self::Files(_) | Self::SiteFiles(_) => &FILES,
             Self::Respond(_) => &RESPOND,
             Self::Redirect(_) => &REDIRECT,
         }
@@ -182,7 +186,11 @@ impl Route {
         self.pattern = self.described().into();
         let app = match &self.target {
             Target::App { name, .. } => name,
-            Target::Files(_) | Target::Guarded { .. } | Target::Respond(_) | Target::Redirect(_) => "",
+            Target::Files(_)
+            | Target::SiteFiles(_)
+            | Target::Guarded { .. }
+            | Target::Respond(_)
+            | Target::Redirect(_) => "",
         };
         self.meter = Some(meters::route(app, &self.pattern));
         let in_changes = self.changes.as_ref().is_some_and(|changes| {
@@ -192,12 +200,12 @@ impl Route {
         let in_target = match &self.target {
             Target::Redirect(redirect) => redirect.uses_captures(),
             Target::Respond(respond) => respond.uses_captures(),
-            Target::App { .. } | Target::Files(_) | Target::Guarded { .. } => false,
+            Target::App { .. } | Target::Files(_) | Target::SiteFiles(_) | Target::Guarded { .. } => false,
         };
         self.uses_captures = in_changes || in_target;
         let Some(edits) = &self.edits else { return };
         match &mut self.target {
-            Target::App { .. } | Target::Files(_) | Target::Guarded { .. } => {}
+            Target::App { .. } | Target::Files(_) | Target::SiteFiles(_) | Target::Guarded { .. } => {}
             Target::Respond(respond) => respond.edit(edits),
             Target::Redirect(redirect) => redirect.edit(edits),
         }

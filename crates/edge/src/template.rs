@@ -3,6 +3,7 @@
 //! A value is written for the place where it goes: percent-encoded in a URL, without control characters in a header.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use keepwarm_serve::Request;
 use keepwarm_telemetry::RequestId;
@@ -11,6 +12,7 @@ use crate::forwarding::LOCAL;
 use crate::matcher::{arguments, cookies};
 use crate::pattern::host_of;
 use crate::responses::push_reference;
+use crate::variable_map::VariableMap;
 
 /// A text with variables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -54,6 +56,8 @@ pub enum Variable {
     Argument(String),
     /// The first value of that cookie.
     Cookie(String),
+    /// The value of a map.
+    Map(Arc<VariableMap>),
     /// The status; nothing when none was sent. As all that follow, only in an access log.
     Status,
     /// Bytes of the response's body.
@@ -92,7 +96,11 @@ impl Template {
     }
 
     pub(crate) fn has(&self, variable: &Variable) -> bool {
-        self.0.iter().any(|piece| matches!(piece, TemplatePiece::Variable(found) if found == variable))
+        self.0.iter().any(|piece| match piece {
+            TemplatePiece::Text(_) => false,
+            TemplatePiece::Variable(Variable::Map(map)) => map.has(variable),
+            TemplatePiece::Variable(found) => found == variable,
+        })
     }
 
     pub(crate) fn uses_captures(&self) -> bool {
@@ -102,52 +110,66 @@ impl Template {
     /// A reference (RFC 3986 §4.1). A client's text neither ends the part of the URL that it is in, nor begins another host.
     pub(crate) fn reference(&self, values: Values<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
-        // In the query, `&` and `=` separate.
-        let mut in_query = false;
-        for piece in &self.0 {
-            let variable = match piece {
-                TemplatePiece::Text(text) => {
-                    in_query |= text.contains('?');
-                    out.extend_from_slice(text.as_bytes());
-                    continue;
-                }
-                TemplatePiece::Variable(variable) => variable,
-            };
-            match variable {
-                Variable::Host | Variable::HostName | Variable::Path | Variable::Args | Variable::Query => {
-                    let mut value = Vec::new();
-                    variable.push(values, &mut value);
-                    push_reference(&mut out, &value);
-                    in_query |= *variable == Variable::Query && !value.is_empty();
-                }
-                // Part of a path in normal form: its escapes stay.
-                Variable::Capture(_) => {
-                    let mut value = Vec::new();
-                    variable.push(values, &mut value);
-                    push_part(&mut out, &value, in_query);
-                }
-                _ => {
-                    let mut value = Vec::new();
-                    variable.push(values, &mut value);
-                    push_encoded(&mut out, &value);
-                }
-            }
-        }
+        self.push_reference(values, &mut out, &mut false);
         // `//` at the beginning is a host of the client's choice (RFC 3986 §4.2), and so an open redirect.
         let slashes = out.iter().take_while(|&&byte| byte == b'/').count();
         out.drain(..slashes.saturating_sub(1));
         out
     }
 
-    /// A value of a field (RFC 9110 §5.5): every control character becomes a space.
-    pub(crate) fn field_value(&self, values: Values<'_>) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64);
+    /// `in_query`: `&` and `=` separate.
+    fn push_reference(&self, values: Values<'_>, out: &mut Vec<u8>, in_query: &mut bool) {
+        for piece in &self.0 {
+            let variable = match piece {
+                TemplatePiece::Text(text) => {
+                    *in_query |= text.contains('?');
+                    // In a map, a text can have any bytes.
+                    push_reference(out, text.as_bytes());
+                    continue;
+                }
+                TemplatePiece::Variable(variable) => variable,
+            };
+            match variable {
+                // Its own text is as good as ours, its variables are not.
+                Variable::Map(map) => {
+                    let (template, captures) = map.value(values.request);
+                    template.push_reference(Values { captures: &captures, ..values }, out, in_query);
+                }
+                Variable::Host | Variable::HostName | Variable::Path | Variable::Args | Variable::Query => {
+                    let mut value = Vec::new();
+                    variable.push(values, &mut value);
+                    push_reference(out, &value);
+                    *in_query |= *variable == Variable::Query && !value.is_empty();
+                }
+                // Part of a path in normal form: its escapes stay.
+                Variable::Capture(_) => {
+                    let mut value = Vec::new();
+                    variable.push(values, &mut value);
+                    push_part(out, &value, *in_query);
+                }
+                _ => {
+                    let mut value = Vec::new();
+                    variable.push(values, &mut value);
+                    push_encoded(out, &value);
+                }
+            }
+        }
+    }
+
+    /// Appends the text with the values as they are.
+    pub(crate) fn push(&self, values: Values<'_>, out: &mut Vec<u8>) {
         for piece in &self.0 {
             match piece {
                 TemplatePiece::Text(text) => out.extend_from_slice(text.as_bytes()),
-                TemplatePiece::Variable(variable) => variable.push(values, &mut out),
+                TemplatePiece::Variable(variable) => variable.push(values, out),
             }
         }
+    }
+
+    /// A value of a field (RFC 9110 §5.5): every control character becomes a space.
+    pub(crate) fn field_value(&self, values: Values<'_>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        self.push(values, &mut out);
         out.iter_mut().filter(|byte| byte.is_ascii_control()).for_each(|byte| *byte = b' ');
         out.trim_ascii().to_vec()
     }
@@ -184,6 +206,10 @@ impl Variable {
                 let query = head.query().unwrap_or_default();
                 let value = arguments(query, name.as_bytes()).next();
                 put(&value.unwrap_or_default());
+            }
+            Self::Map(map) => {
+                let (template, captures) = map.value(request);
+                template.push(Values { captures: &captures, ..values }, out);
             }
             Self::Status
             | Self::Bytes

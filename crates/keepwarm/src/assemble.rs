@@ -7,6 +7,7 @@ mod files;
 mod header_rules;
 mod htaccess;
 mod logs;
+mod maps;
 mod matcher;
 mod respond;
 mod split;
@@ -23,7 +24,7 @@ use http::Method;
 use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
 use keepwarm_edge::{
     BasicAuth, Changes, Checks, Cidr, ConcurrencyLimit, Files, HeaderRules, PathPattern, Redirect, Route,
-    SendFiles, Site, Target, TryFiles,
+    SendFiles, Site, SiteFiles, Target, TryFiles,
 };
 use keepwarm_egress::{RateLimitHandler, UpstreamRoute};
 use keepwarm_serve::{
@@ -39,6 +40,7 @@ use crate::upstreams::Upstreams;
 use crate::{fastcgi, language};
 
 pub(crate) use logs::{call_log, check_logs, proxy_call_log, start_logging};
+pub(crate) use maps::Maps;
 pub(crate) use upstream::{by_authority, protocol, proxy_rules, scheme, upstream};
 
 /// Variables that tell workers where doors are, and what they say.
@@ -264,11 +266,12 @@ pub(crate) fn proxy_protocol(trusted: &[keepwarm_config::Cidr]) -> Option<ProxyP
     (!trusted.is_empty()).then(|| ProxyProtocol::from_peers(trusted.iter().filter_map(cidr).collect()))
 }
 
-/// The apps and upstreams that routes lead to.
+/// The apps and upstreams that routes lead to, and the maps that they use.
 #[derive(Clone, Copy)]
 pub(crate) struct RouteTargets<'p> {
     pub(crate) links: &'p Links,
     pub(crate) upstreams: &'p Upstreams,
+    pub(crate) maps: &'p Maps,
 }
 
 /// What a listener does with requests.
@@ -282,12 +285,12 @@ pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect())
         .named(&listen.name)
         .with_error_pages(error_pages::pages([listen.error_pages.as_slice()])?)
-        .with_header_rules(template::header_rules(&listen.headers))
+        .with_header_rules(template::header_rules(&listen.headers, targets.maps))
         .with_clients(
             listen.allow.iter().filter_map(cidr).collect(),
             listen.deny.iter().filter_map(cidr).collect(),
         );
-    Ok(match logs::access_log(listen)? {
+    Ok(match logs::access_log(listen, targets.maps)? {
         Some(log) => site.with_access_log(log),
         None => site,
     })
@@ -310,14 +313,14 @@ fn route(
         let text = keepwarm_config::TemplatePiece::Text(value.to_owned());
         rules.set.push((HSTS.to_owned(), keepwarm_config::Template(vec![text])));
     }
-    let response = template::header_rules(&rules);
+    let response = template::header_rules(&rules, targets.maps);
     let (edits, response) = match response.as_ref().and_then(HeaderRules::fixed) {
         Some(edits) => (Some(Arc::new(edits.map_err(|bad| bad.to_string())?)), None),
         None => (None, response),
     };
     let request = header_rules::merged(&listen.request_headers, &route.request_headers);
-    let request = template::header_rules(&request);
-    let rewrite = route.rewrite.as_ref().map(template::template);
+    let request = template::header_rules(&request, targets.maps);
+    let rewrite = route.rewrite.as_ref().map(|rewrite| template::template(rewrite, targets.maps));
     let has_changes = response.is_some() || request.is_some() || rewrite.is_some();
     let path = matcher::path(&route.path)?;
     let checks = checks(route, config, targets)?;
@@ -402,13 +405,20 @@ fn target(
         Action::Files(folder) => {
             // A rewritten path is the whole name.
             let prefix = if route.rewrite.is_some() { 0 } else { route.path.mount().len() };
-            let files = Files::new(absolute(folder), prefix);
-            Target::Files(Arc::new(files.with_options(files::options(&route.file_options)?)))
-                .behind(checks, path)
+            let files =
+                Files::new(absolute(&folder.path), prefix).with_options(files::options(&route.file_options)?);
+            let below = folder.below.iter().map(|name| template::template(name, targets.maps));
+            match folder.below.as_slice() {
+                [] => Target::Files(Arc::new(files)),
+                _ => Target::SiteFiles(Arc::new(SiteFiles::new(files, below.collect(), path.clone()))),
+            }
+            .behind(checks, path)
         }
-        Action::Respond(respond) => Target::Respond(respond::response(respond)?).behind(checks, path),
+        Action::Respond(respond) => {
+            Target::Respond(respond::response(respond, targets.maps)?).behind(checks, path)
+        }
         Action::Redirect(redirect) => {
-            let to = template::template(&redirect.to);
+            let to = template::template(&redirect.to, targets.maps);
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
                 .behind(checks, path)
         }

@@ -59,6 +59,29 @@ impl FieldEdits {
         Ok(self)
     }
 
+    /// With changes of a later party: its `Set-Cookie` lines are added, and its other fields replace all of their name, those of the edits so far included.
+    ///
+    /// # Errors
+    /// The first of them that cannot be sent.
+    pub fn with_later<'f>(
+        mut self,
+        fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone,
+    ) -> Result<Self, BadField> {
+        scan_app_fields(fields.clone())?;
+        let is_cookie = |name: &[u8]| name.eq_ignore_ascii_case(b"set-cookie");
+        let replaced = |name: &[u8]| {
+            !is_cookie(name) && fields.clone().any(|(later, _)| later.eq_ignore_ascii_case(name))
+        };
+        for own in [&mut self.set, &mut self.add, &mut self.if_missing] {
+            own.retain(|(name, _)| !replaced(name));
+        }
+        for (name, value) in fields.clone() {
+            let list = if is_cookie(name) { &mut self.add } else { &mut self.set };
+            list.push((name.into(), value.into()));
+        }
+        Ok(self)
+    }
+
     /// Whether nothing is changed.
     pub fn is_empty(&self) -> bool {
         self.remove.is_empty() && self.set.is_empty() && self.add.is_empty() && self.if_missing.is_empty()
@@ -120,6 +143,37 @@ mod tests {
     fn a_field_that_cannot_be_sent_is_refused_at_once() {
         assert!(FieldEdits::new([], [("X", "a\r\nY: b")]).is_err());
         assert!(FieldEdits::new([], [("X Y", "a")]).is_err());
+    }
+
+    #[test]
+    fn later_fields_replace_and_cookies_are_added() {
+        let edits = FieldEdits::new(["x-gone"], [("X-A", "route"), ("Set-Cookie", "r=1")])
+            .unwrap()
+            .adding([("x-b", "route")])
+            .unwrap()
+            .filling_in([("X-C", "route"), ("X-D", "route")])
+            .unwrap();
+        let later: [(&[u8], &[u8]); 5] =
+            [(b"x-a", b"1"), (b"x-b", b"2"), (b"x-b", b"3"), (b"x-c", b"4"), (b"set-cookie", b"l=1")];
+        let edits = edits.with_later(later.into_iter()).unwrap();
+        let fields: [(&[u8], &[u8]); 3] = [(b"X-A", b"app"), (b"X-B", b"app"), (b"X-Gone", b"app")];
+        let edited: Vec<_> = edits.apply(fields.into_iter()).collect();
+        let expected: [(&[u8], &[u8]); 7] = [
+            (b"Set-Cookie", b"r=1"),
+            (b"x-a", b"1"),
+            (b"x-b", b"2"),
+            (b"x-b", b"3"),
+            (b"x-c", b"4"),
+            (b"set-cookie", b"l=1"),
+            (b"X-D", b"route"),
+        ];
+        assert_eq!(edited, expected);
+        // The app's cookies stay.
+        let cookies: [(&[u8], &[u8]); 1] = [(b"Set-Cookie", b"app=1")];
+        let later: [(&[u8], &[u8]); 1] = [(b"set-cookie", b"l=1")];
+        let edits = FieldEdits::default().with_later(later.into_iter()).unwrap();
+        assert_eq!(edits.apply(cookies.into_iter()).count(), 2);
+        assert!(FieldEdits::default().with_later([(&b"x"[..], &b"a\nb"[..])].into_iter()).is_err());
     }
 
     #[test]

@@ -51,13 +51,15 @@ pub struct Folder {
     path: PathBuf,
     /// There is a link in `path`, or was: a lookup in one step would fail.
     is_linked: Arc<AtomicBool>,
+    /// The directory is this one beneath it.
+    below: Option<Box<[u8]>>,
     /// Other permitted targets of links.
     places: Vec<PathBuf>,
 }
 
 impl PartialEq for Folder {
     fn eq(&self, other: &Self) -> bool {
-        (&self.path, &self.places) == (&other.path, &other.places)
+        (&self.path, &self.below, &self.places) == (&other.path, &other.below, &other.places)
     }
 }
 
@@ -110,7 +112,18 @@ impl Folder {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         let places = package::places(&path, Path::new("/"));
-        Self { path, is_linked: Arc::default(), places }
+        Self { path, below: None, is_linked: Arc::default(), places }
+    }
+
+    /// The directory `name` (relative, see [`file_name`]) beneath the one at `path`: links in its name stay beneath that.
+    #[must_use]
+    pub fn below(path: &Path, name: &[u8]) -> Self {
+        Self {
+            path: path.to_owned(),
+            below: Some(name.into()),
+            is_linked: Arc::default(),
+            places: Vec::new(),
+        }
     }
 
     /// Where it is.
@@ -133,6 +146,9 @@ impl Folder {
     }
 
     fn look(&self, name: &[u8], patience: DiskAccess) -> Result<OwnedFd, Errno> {
+        if let Some(below) = &self.below {
+            return look_below(&self.path, below, name, patience.resolve());
+        }
         match self.look_beneath(name, patience) {
             Err(Errno::XDEV) if !self.places.is_empty() => {
                 package::look(&self.path, name, &self.places, patience.resolve())
@@ -169,8 +185,7 @@ impl Folder {
             },
             true => open(CWD, &self.path, ROOT, resolve),
         }?;
-        let name: &[u8] = if name.is_empty() { b"." } else { name };
-        open(root, name, READ, resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+        open_beneath(root, name, READ, resolve)
     }
 }
 
@@ -278,6 +293,21 @@ impl OpenFile {
         .await?;
         Ok(())
     }
+}
+
+/// The directory, the one beneath it, then the name.
+fn look_below(folder: &Path, below: &[u8], name: &[u8], resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
+    if let Some(looked) = look_without_links(folder, &[below, b"/", name].concat(), resolve) {
+        return looked;
+    }
+    let root = open(CWD, folder, ROOT, resolve)?;
+    open_beneath(open_beneath(root, below, ROOT, resolve)?, name, READ, resolve)
+}
+
+/// `name`: empty for the directory itself.
+fn open_beneath(at: OwnedFd, name: &[u8], flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
+    let name: &[u8] = if name.is_empty() { b"." } else { name };
+    open(at, name, flags, resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
 }
 
 fn open<P: rustix::path::Arg + Copy>(

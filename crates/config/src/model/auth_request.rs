@@ -13,6 +13,8 @@ pub struct AuthRequest {
     pub headers: Vec<String>,
     /// The header of its response that names the user.
     pub user_header: Option<String>,
+    /// Headers of its 2xx response that the client gets, written alike.
+    pub response_headers: Vec<String>,
     /// How long it may take.
     pub timeout: Duration,
     /// Bytes of the body of a response that the client gets.

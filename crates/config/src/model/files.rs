@@ -1,3 +1,16 @@
+use std::path::PathBuf;
+
+use super::Template;
+
+/// `files`: a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilesFolder {
+    /// The directory, or the fixed part of its path; it existed when the configuration was checked.
+    pub path: PathBuf,
+    /// The names below it that depend on the request. Empty: none.
+    pub below: Vec<Template>,
+}
+
 /// How the files of a directory are served: options of `files` and `try_files`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileOptions {

@@ -76,6 +76,17 @@ pub enum RecordTemplate {
     Object(Vec<(String, Template)>),
 }
 
+impl RecordTemplate {
+    /// The texts with variables.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        let (line, members) = match self {
+            RecordTemplate::Line(line) => (Some(line), [].as_slice()),
+            RecordTemplate::Object(members) => (None, members.as_slice()),
+        };
+        line.into_iter().chain(members.iter().map(|(_, value)| value))
+    }
+}
+
 /// The format of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LogFormat {

@@ -16,6 +16,7 @@ mod forward_proxy;
 mod limits;
 mod listen;
 mod listen_tls;
+mod map;
 mod mirror;
 mod net;
 mod rate_limit;
@@ -33,11 +34,12 @@ pub use auth_request::AuthRequest;
 pub use compression::{Compression, CompressionLevel, ContentCoding};
 pub use conditions::{Conditions, PatternSet, Scheme, ValueCondition, ValuePattern};
 pub use error_page::ErrorPage;
-pub use files::{FileOptions, ImmutableNames};
+pub use files::{FileOptions, FilesFolder, ImmutableNames};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
 pub use listen::{AccessLog, Listener, LogFormat, RecordTemplate};
 pub use listen_tls::{ClientAuth, Hsts, ListenCertificate, ListenTls, TlsProfile, UnknownNames};
+pub use map::VariableMap;
 pub use mirror::Mirror;
 pub use net::{Bind, Cidr};
 pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};
@@ -54,7 +56,7 @@ pub use upstream::{
 
 /// A checked configuration.
 ///
-/// Sections have the order of the file. Every app, upstream and rate limit that a section refers to exists.
+/// Sections have the order of the file. Every app, upstream, rate limit and map that a section refers to exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// `[server]`: the process.
@@ -63,6 +65,8 @@ pub struct Config {
     pub admin: Option<Admin>,
     /// `[acme]`: where listeners with `acme` names get their certificates.
     pub acme: Acme,
+    /// `[map.NAME]`: variables that are looked up. None uses itself.
+    pub maps: Vec<VariableMap>,
     /// `[listen.NAME]`: at least one, unless an upstream has a door.
     pub listeners: Vec<Listener>,
     /// `[app.NAME]`: may be empty if no route leads to an app.

@@ -1,8 +1,9 @@
 use std::path::PathBuf;
 
+use super::map::{groups, stars};
 use super::{
-    AuthRequest, BasicAuth, Cidr, Compression, Concurrency, Conditions, ErrorPage, FileOptions, Mirror,
-    SplitKey, SplitShare, Template,
+    AuthRequest, BasicAuth, Cidr, Compression, Concurrency, Conditions, ErrorPage, FileOptions, FilesFolder,
+    Mirror, SplitKey, SplitShare, Template,
 };
 
 /// `[[listen.NAME.route]]`: conditions, and the action for the requests that match.
@@ -133,12 +134,8 @@ impl PathPattern {
         match self {
             PathPattern::Any | PathPattern::Exact(_) => 0,
             PathPattern::Prefix(_) => 1,
-            PathPattern::Glob(glob) => glob.bytes().filter(|&byte| byte == b'*').count(),
-            // It was compiled when it was read.
-            PathPattern::Regex(regex) => regex::bytes::RegexBuilder::new(regex)
-                .unicode(false)
-                .build()
-                .map_or(0, |regex| regex.captures_len() - 1),
+            PathPattern::Glob(glob) => stars(glob),
+            PathPattern::Regex(regex) => groups(regex),
         }
     }
 
@@ -159,7 +156,7 @@ pub enum Action {
     /// Pass the request to this upstream, which is in [`crate::Config::upstreams`].
     Upstream(String),
     /// Serve the files of a directory. Their names do not include the route's prefix.
-    Files(PathBuf),
+    Files(FilesFolder),
     /// Send a fixed response.
     Respond(FixedResponse),
     /// Send a redirect.

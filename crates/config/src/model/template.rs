@@ -40,6 +40,8 @@ pub enum Variable {
     Argument(String),
     /// `$cookie_NAME`: the first value of that cookie.
     Cookie(String),
+    /// `$map_NAME`: the value of [`crate::VariableMap`] NAME.
+    Map(String),
     /// In the access log only: `$status` of the response.
     Status,
     /// In the access log only: `$bytes` of the response's body.

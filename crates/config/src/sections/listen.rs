@@ -3,13 +3,14 @@ use super::forward_proxy::{self, FORWARD_PROXY};
 use super::limits::LIMITS;
 use super::listen_domains::Domains;
 use super::listen_tls::{LISTEN_TLS, TlsDraft};
+use super::map;
 use super::route::{RouteDraft, RouteList, check_written_headers};
 use crate::checker::Checker;
 use crate::description::Describe;
 use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
 use crate::model::{
-    AccessLog, Bind, Cidr, Compression, ErrorPage, ForwardProxy, HeaderRules, Limits, LogFormat, Server,
-    Template,
+    AccessLog, Bind, Cidr, Compression, ErrorPage, ForwardProxy, HeaderRules, Limits, LogFormat,
+    RecordTemplate, Server, Template,
 };
 use crate::raw::{Directive, Span, Table, Value};
 use crate::shape::{AccessLogShape, BindAddresses, CIDRS, Count, ErrorPagesShape, Flag, header_rules};
@@ -120,6 +121,14 @@ fn check_headers(listen: &ListenDraft, _: &Table, directive: &Directive, cx: &mu
 fn check_request_headers(listen: &ListenDraft, _: &Table, directive: &Directive, cx: &mut Checker<'_>) {
     check_written_headers(&listen.request_headers, directive, cx);
     check_captures(&listen.request_headers, directive, cx);
+}
+
+/// Maps that the listener's own keys use must exist.
+pub(super) fn check_maps(listen: &ListenDraft, table: &Table, cx: &mut Checker<'_>) {
+    map::check_uses(listen.headers.templates(), "headers", table, cx);
+    map::check_uses(listen.request_headers.templates(), "request_headers", table, cx);
+    let record = listen.access_log.iter().filter_map(|log| log.record.as_ref());
+    map::check_uses(record.flat_map(RecordTemplate::templates), "access_log", table, cx);
 }
 
 /// `$1` to `$9` are of a route's path.

@@ -4,8 +4,9 @@ use std::sync::LazyLock;
 use super::acme::{ACME, AcmeDraft};
 use super::admin::{ADMIN, AdminDraft};
 use super::app::{APP, AppDraft};
-use super::listen::{LISTEN, ListenDraft, check_proxy_protocol};
+use super::listen::{LISTEN, ListenDraft, check_maps, check_proxy_protocol};
 use super::listen_domains;
+use super::map::{MAP, MapDraft};
 use super::rate_limit::{RATE_LIMIT, RateLimitDraft};
 use super::server::SERVER;
 use super::upstream::{UPSTREAM, UpstreamDraft};
@@ -22,6 +23,7 @@ pub(crate) struct Root {
     pub(crate) server: Server,
     pub(crate) admin: Option<AdminDraft>,
     pub(crate) acme: AcmeDraft,
+    pub(crate) maps: Vec<MapDraft>,
     pub(crate) listeners: Vec<ListenDraft>,
     pub(crate) apps: Vec<AppDraft>,
     pub(crate) upstreams: Vec<UpstreamDraft>,
@@ -30,7 +32,7 @@ pub(crate) struct Root {
     pub(crate) directory: PathBuf,
 }
 
-/// The top of the file. The order matters: listeners inherit the limits of the server, which must be read first.
+/// The top of the file. The order matters: listeners inherit the limits of the server and use maps, which must be read first.
 pub(crate) static ROOT: Section<Root> = Section {
     keys: &[
         Key {
@@ -70,6 +72,23 @@ pub(crate) static ROOT: Section<Root> = Section {
             ..Key::LIVE
         },
         Key {
+            name: "map",
+            brief: "Variables that are looked up in a table, each in its own section `[map.NAME]`",
+            long: "NAME consists of letters, digits and `_`. The variable `$map_NAME` can be used wherever variables can ([list](../guide/routes.md#variables)). It is looked up each time it is used, and only then.",
+            default: DefaultValue::Words("none"),
+            right: "[map.tenant]\nsource = \"$host_name\"\nvalues = { \"shop.example\" = \"shop\" }",
+            wrong: "map = \"$host_name\"",
+            value: &NamedSections {
+                section: &MAP,
+                begin: |_, name, span| MapDraft::new(name, span),
+                finish: |root, mut draft, table, cx| {
+                    draft.finish(table, cx);
+                    root.maps.push(draft);
+                },
+            },
+            ..Key::LIVE
+        },
+        Key {
             name: "listen",
             brief: "Listeners, each in its own section `[listen.NAME]`",
             long: "NAME consists of letters, digits, `-` and `_`. It appears in logs and metrics.",
@@ -84,6 +103,7 @@ pub(crate) static ROOT: Section<Root> = Section {
                 finish: |root, mut draft, table, cx| {
                     listen_domains::finish(&mut draft, table, cx);
                     check_proxy_protocol(&draft, &root.server, table, cx);
+                    check_maps(&draft, table, cx);
                     root.listeners.push(draft);
                 },
             },

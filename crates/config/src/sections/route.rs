@@ -6,21 +6,21 @@ mod mirror;
 mod split;
 mod sticky;
 
-use std::path::PathBuf;
-
 use super::access::{BASIC_AUTH_FIELD, CONCURRENCY_FIELD};
 use super::compression::COMPRESSION;
+use super::map;
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
 use crate::key::{CheckedSubtable, DefaultValue, Key, Section, Set};
 use crate::model::{
-    Action, Compression, EarlyHints, FixedResponse, HeaderRules, PathPattern, Redirect, Route, Template,
+    Action, Compression, EarlyHints, FilesFolder, FixedResponse, HeaderRules, PathPattern, Redirect, Route,
+    Template,
 };
 use crate::raw::{Directive, Span, Table};
 use crate::shape::{
-    CIDRS, DirectoryTable, ExistingPath, Flag, ParsedString, RedirectShape, ResponseShape, SectionName, Size,
-    ValueError, WordOr, Words, header_rules, template,
+    CIDRS, DirectoryTable, ExistingPath, FilesFolderShape, Flag, ParsedString, RedirectShape, ResponseShape,
+    SectionName, Size, ValueError, WordOr, Words, header_rules, mapped_fault, template,
 };
 
 pub(crate) use auth_request::AuthRequestDraft;
@@ -37,7 +37,7 @@ pub(crate) struct RouteDraft {
     pub(crate) route: Route,
     pub(crate) app: Option<(String, Span)>,
     pub(crate) upstream: Option<(String, Span)>,
-    pub(crate) files: Option<PathBuf>,
+    pub(crate) files: Option<FilesFolder>,
     pub(crate) respond: Option<FixedResponse>,
     pub(crate) redirect: Option<Redirect>,
     pub(crate) max_body: Option<Option<u64>>,
@@ -125,18 +125,42 @@ pub(super) fn check_written_headers(rules: &HeaderRules, directive: &Directive, 
     }
 }
 
+/// The keys with variables, each with its templates.
+fn templates(draft: &RouteDraft) -> [(&'static str, Vec<&Template>); 6] {
+    let route = &draft.route;
+    [
+        ("headers", route.headers.templates().collect()),
+        ("request_headers", route.request_headers.templates().collect()),
+        ("rewrite", route.rewrite.iter().collect()),
+        ("redirect", draft.redirect.iter().map(|redirect| &redirect.to).collect()),
+        ("files", draft.files.iter().flat_map(|files| &files.below).collect()),
+        ("respond", draft.respond.iter().map(|respond| &respond.body).collect()),
+    ]
+}
+
+/// Maps must exist, and their values must not let a client choose the host of a redirect.
+fn check_maps(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
+    for (key, templates) in templates(draft) {
+        map::check_uses(templates, key, table, cx);
+    }
+    let (Some(redirect), Some(entry)) = (&draft.redirect, table.entry("redirect")) else { return };
+    if redirect.to.maps().next().is_none() {
+        return;
+    }
+    if let Some(fault) = mapped_fault(&redirect.to, &cx.maps) {
+        cx.problem(entry.value.span, format!("`{}.redirect` {}", cx.name(), fault.what))
+            .key("listen.NAME.route.redirect")
+            .expected("a path that begins with `/`, or a URL that begins with `http://` or `https://`")
+            .maybe_help(fault.help)
+            .report(cx);
+    }
+}
+
 /// `$1` to `$9` must stand for something.
 fn check_captures(draft: &RouteDraft, cx: &mut Checker<'_>) {
-    let route = &draft.route;
-    let headers = route.headers.templates().chain(route.request_headers.templates());
-    let used = headers
-        .chain(&route.rewrite)
-        .chain(draft.redirect.as_ref().map(|redirect| &redirect.to))
-        .chain(draft.respond.as_ref().map(|respond| &respond.body))
-        .map(Template::captures)
-        .max()
-        .unwrap_or(0);
-    let known = route.path.captures();
+    let used = templates(draft).iter().flat_map(|(_, used)| used).map(|used| used.captures()).max();
+    let used = used.unwrap_or(0);
+    let known = draft.route.path.captures();
     if usize::from(used) > known {
         let message = format!("`{}` uses `${used}`, but its `path` has {known} `*` or groups", cx.name());
         cx.problem(draft.span, message)
@@ -186,6 +210,7 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
         cx.problem(entry.key_span, message).key("listen.NAME.route.rate_limit").expected(expected).report(cx);
     }
     check_captures(draft, cx);
+    check_maps(draft, table, cx);
     if let Some(entry) = table.entry("request_headers").filter(|_| responded_here) {
         cx.problem(
             entry.key_span,
@@ -270,11 +295,11 @@ static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "files",
             brief: "Directory of files to serve",
-            long: "The route's prefix is not part of the file names: with `path = \"/assets/*\"`, `/assets/x.css` is `x.css`. With several patterns or another kind of pattern, the whole path is the name. Supports GET and HEAD, conditional requests and ranges; for a directory, its `index` is sent. Never served: names that begin with a dot (except `/.well-known/`), scripts (`.php`, `.phar` …), and targets of links outside of the directory.",
+            long: "The route's prefix is not part of the file names: with `path = \"/assets/*\"`, `/assets/x.css` is `x.css`. With several patterns or another kind of pattern, the whole path is the name. Supports GET and HEAD, conditional requests and ranges; for a directory, its `index` is sent. Names in the path after a fixed directory can have variables ([rules](../guide/files.md#a-directory-for-each-host)): `\"/srv/sites/$host_name\"`. Never served: names that begin with a dot (except `/.well-known/`), scripts (`.php`, `.phar` …), and targets of links outside of the directory.",
             default: DefaultValue::Words("none"),
             right: "files = \"public/assets\"",
             wrong: "files = \"public/*.css\"",
-            value: &Set(ExistingPath::Directory, |draft: &mut RouteDraft, folder| draft.files = Some(folder)),
+            value: &Set(FilesFolderShape, |draft: &mut RouteDraft, folder| draft.files = Some(folder)),
             ..Key::LIVE
         },
         Key {

@@ -101,11 +101,16 @@ fn bare(text: &str) -> String {
 }
 
 fn value(text: &str) -> Result<Signed<ValuePattern>, ValueError> {
-    Signed::read(text, |text| match regular_expression(text) {
+    Signed::read(text, value_pattern)
+}
+
+/// A pattern that is not negated.
+pub(super) fn value_pattern(text: &str) -> Result<ValuePattern, ValueError> {
+    match regular_expression(text) {
         Some(regex) => regex.map(ValuePattern::Regex),
         None if text.contains('*') => Ok(ValuePattern::Glob(text.to_owned())),
         None => Ok(ValuePattern::Exact(text.to_owned())),
-    })
+    }
 }
 
 /// A table of names, each with patterns of its values.

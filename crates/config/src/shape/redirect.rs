@@ -1,13 +1,13 @@
 //! `redirect`: a target and a status.
 
 use super::is_table_like;
-use super::template::template;
+use super::template::{template, text_of};
 use super::value_error::{ValueError, value_or_report};
 use crate::checker::Checker;
 use crate::description::{Describe, Description, KeyInfo};
 use crate::json::Json;
 use crate::key::{DefaultValue, Key, Section, Set, Shape};
-use crate::model::{Redirect, Template, TemplatePiece, Variable};
+use crate::model::{Redirect, Template, TemplatePiece, Variable, VariableMap};
 use crate::raw::{Directive, Value};
 
 /// `redirect`: a target, or a table.
@@ -126,6 +126,10 @@ impl Shape for RedirectTarget {
 }
 
 fn target(text: &str) -> Result<Template, ValueError> {
+    // What it can be is checked when the maps are known ([`mapped_fault`]).
+    if text.starts_with("$map_") {
+        return template(text);
+    }
     let rest = ["http://", "https://", "/"].iter().find_map(|start| text.strip_prefix(start));
     let Some(rest) = rest else {
         let help = (!text.starts_with('$')).then(|| format!("write \"https://{text}\""));
@@ -160,6 +164,53 @@ fn target(text: &str) -> Result<Template, ValueError> {
     Ok(template)
 }
 
+/// The fault of a target in which a value of a map is the beginning, or a part of the host; `None`: there is none.
+pub(crate) fn mapped_fault(to: &Template, maps: &[VariableMap]) -> Option<ValueError> {
+    fault_within(to, maps, MAPS_WITHIN)
+}
+
+/// Maps in the beginning of a value of a map. This number is arbitrary; it ends the search where maps use one another in a circle.
+const MAPS_WITHIN: u32 = 8;
+
+fn fault_within(to: &Template, maps: &[VariableMap], depth: u32) -> Option<ValueError> {
+    let (before, name, behind) = match to.0.as_slice() {
+        [TemplatePiece::Variable(Variable::Map(name)), behind @ ..] => (None, name, behind),
+        [text @ TemplatePiece::Text(start), TemplatePiece::Variable(Variable::Map(name)), behind @ ..]
+            if is_in_host(start) =>
+        {
+            (Some(text), name, behind)
+        }
+        _ => return target(&text_of(to)).err(),
+    };
+    let map = maps.iter().find(|map| map.name == *name)?;
+    map.results().find_map(|value| {
+        let pieces = before.into_iter().chain(&value.0).chain(behind).cloned();
+        let fault = match depth.checked_sub(1) {
+            Some(depth) => fault_within(&joined(pieces), maps, depth)?,
+            None => ValueError::new("begins with more than eight maps"),
+        };
+        let value = text_of(value);
+        Some(ValueError { what: format!("with the value `{value}` of `map.{name}` {}", fault.what), ..fault })
+    })
+}
+
+/// With neighbouring texts as one.
+fn joined(pieces: impl Iterator<Item = TemplatePiece>) -> Template {
+    let mut joined: Vec<TemplatePiece> = Vec::new();
+    for piece in pieces {
+        match (joined.last_mut(), piece) {
+            (Some(TemplatePiece::Text(before)), TemplatePiece::Text(text)) => before.push_str(&text),
+            (_, piece) => joined.push(piece),
+        }
+    }
+    Template(joined)
+}
+
+/// Whether what follows this beginning of a URL is in its host.
+fn is_in_host(start: &str) -> bool {
+    start.split_once("://").is_some_and(|(_, host)| !host.contains(['/', '?', '#']))
+}
+
 /// A client may choose a part of a URL's host only where the configuration says how the host ends: `https://$1.example.com/`.
 fn check_host(start: &str, rest: &[TemplatePiece], text: &str) -> Result<(), ValueError> {
     let (_, host) = start.split_once("://").unwrap_or(("", start));
@@ -168,8 +219,10 @@ fn check_host(start: &str, rest: &[TemplatePiece], text: &str) -> Result<(), Val
     }
     let mut chosen = false;
     let mut end = host;
-    for piece in rest {
+    for (index, piece) in rest.iter().enumerate() {
         match piece {
+            // Its values are looked at one by one ([`mapped_fault`]).
+            TemplatePiece::Variable(Variable::Map(_)) if index == 0 => end = "",
             TemplatePiece::Variable(Variable::Host | Variable::HostName) => end = "",
             // Begins with `/` or `?`, or is empty.
             TemplatePiece::Variable(Variable::Path | Variable::Query) => break,

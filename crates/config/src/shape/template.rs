@@ -34,16 +34,55 @@ const LOGGED: [(&str, Variable); 9] = [
 type VariableOf = fn(&str) -> Variable;
 
 /// Variables with a name in them.
-const NAMED: [(&str, VariableOf); 3] = [
+const NAMED: [(&str, VariableOf); 4] = [
     // RFC 9110 names have hyphens, and a variable cannot.
     ("header_", |name| Variable::Header(name.to_ascii_lowercase().replace('_', "-"))),
     ("arg_", |name| Variable::Argument(name.to_owned())),
     ("cookie_", |name| Variable::Cookie(name.to_owned())),
+    ("map_", |name| Variable::Map(name.to_owned())),
 ];
 
 /// Reads a template: `$name` is a variable, `$$` a dollar sign.
 pub(crate) fn template(text: &str) -> Result<Template, ValueError> {
     read(text, &[])
+}
+
+/// Reads a template without `$1` to `$9`: what is `place`, and has no path or pattern.
+pub(crate) fn template_without_captures(text: &str, place: &str) -> Result<Template, ValueError> {
+    let template = template(text)?;
+    match template.captures() {
+        0 => Ok(template),
+        number => Err(ValueError::new(format!("contains `${number}`, which {place} does not have"))),
+    }
+}
+
+/// The text of a template that [`template`] reads.
+pub(crate) fn text_of(template: &Template) -> String {
+    let mut text = String::new();
+    for piece in &template.0 {
+        match piece {
+            TemplatePiece::Text(plain) => text.push_str(&plain.replace('$', "$$")),
+            TemplatePiece::Variable(variable) => {
+                text.push('$');
+                text.push_str(&name_of(variable));
+            }
+        }
+    }
+    text
+}
+
+fn name_of(variable: &Variable) -> String {
+    match variable {
+        Variable::Capture(number) => number.to_string(),
+        Variable::Header(name) => format!("header_{}", name.replace('-', "_")),
+        Variable::Argument(name) => format!("arg_{name}"),
+        Variable::Cookie(name) => format!("cookie_{name}"),
+        Variable::Map(name) => format!("map_{name}"),
+        plain => {
+            let found = PLAIN.iter().chain(&LOGGED).find(|(_, known)| known == plain);
+            found.map_or_else(String::new, |(name, _)| (*name).to_owned())
+        }
+    }
 }
 
 /// Reads a template of the access log, which knows the response too, and no parts of a path.
@@ -106,8 +145,11 @@ fn unknown(name: &str, more: &[(&str, Variable)]) -> ValueError {
         return ValueError::new("contains a `$` without a name").help("for a dollar sign, write `$$`");
     }
     let names: Vec<String> = PLAIN.iter().chain(more).map(|(name, _)| format!("${name}")).collect();
-    let names: Vec<&str> =
-        names.iter().map(String::as_str).chain(["$1", "$header_NAME", "$arg_NAME", "$cookie_NAME"]).collect();
+    let names: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .chain(["$1", "$header_NAME", "$arg_NAME", "$cookie_NAME", "$map_NAME"])
+        .collect();
     let near = nearest(name, PLAIN.iter().chain(more).map(|(name, _)| *name));
     let help = match near.first() {
         Some(near) => format!("did you mean `${near}`?"),

@@ -6,8 +6,8 @@ use crate::raw::{Directive, Text};
 /// An error in a string, and how to correct it.
 #[derive(Debug)]
 pub(crate) struct ValueError {
-    pub(super) what: String,
-    pub(super) help: Option<String>,
+    pub(crate) what: String,
+    pub(crate) help: Option<String>,
 }
 
 impl ValueError {

@@ -21,7 +21,8 @@ fn around(path: &str, line: &str) -> String {
         .replace("listen.NAME", "listen.public")
         .replace("app.NAME", "app.shop")
         .replace("upstream.NAME", "upstream.search")
-        .replace("rate_limit.NAME", "rate_limit.api");
+        .replace("rate_limit.NAME", "rate_limit.api")
+        .replace("map.NAME", "map.tenant");
     let Some((section, key)) = path.rsplit_once('.') else {
         let listen = "[listen.public]\nbind = \"127.0.0.1:8080\"\n\n[app.shop]\nentry = \"shop:app\"\n";
         return match path.as_str() {
@@ -52,10 +53,20 @@ fn around(path: &str, line: &str) -> String {
         let bind = if key == "bind" { "" } else { "bind = \"127.0.0.1:9090\"\n" };
         let _ = write!(text, "[admin]\n{bind}{line}\n\n");
     }
+    if section == "map.tenant" {
+        push_map(&mut text, key, line);
+    }
     push_listen(&mut text, section, key, line);
     push_app(&mut text, section, key, line);
     push_upstream(&mut text, section, key, line);
     text
+}
+
+fn push_map(text: &mut String, key: &str, line: &str) {
+    let _ = writeln!(text, "[map.tenant]\n{line}");
+    let others = [("source", "source = \"$host_name\""), ("values", "values = { a = \"b\" }")];
+    others.iter().filter(|(other, _)| key != *other).for_each(|(_, line)| _ = writeln!(text, "{line}"));
+    text.push('\n');
 }
 
 fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
@@ -360,7 +371,8 @@ fn every_key_that_names_a_variable_can_be_set_by_it() {
             .replace("APP__NAME", "APP__SHOP")
             .replace("LISTEN__NAME", "LISTEN__PUBLIC")
             .replace("UPSTREAM__NAME", "UPSTREAM__SEARCH")
-            .replace("RATE_LIMIT__NAME", "RATE_LIMIT__API");
+            .replace("RATE_LIMIT__NAME", "RATE_LIMIT__API")
+            .replace("MAP__NAME", "MAP__TENANT");
         // Placeholders are replaced in files only.
         if value.contains("${") {
             continue;

@@ -13,6 +13,7 @@ fn auth() -> AuthRequest {
         path: "/verify".to_owned(),
         headers: vec!["X-Auth-*".to_owned(), "Authorization".to_owned()],
         user_header: Some("Remote-User".to_owned()),
+        response_headers: vec!["Set-Cookie".to_owned(), "X-*".to_owned()],
         passes_ambiguous_paths: false,
         limits: FetchLimits { time: Duration::from_secs(1), body: 10 },
     };
@@ -48,7 +49,7 @@ fn only_a_2xx_lets_a_request_in() {
 #[test]
 fn a_user_who_is_not_certain_is_a_fault() {
     let user = |lines: &[(&str, &str)]| match decided(200, lines) {
-        Decision::Allowed(_, user) => Some(user.map(|user| user.to_string())),
+        Decision::Allowed(allowed) => Some(allowed.user.map(|user| user.to_string())),
         _ => None,
     };
     assert_eq!(user(&[("Remote-User", "jo")]), Some(Some("jo".to_owned())));
@@ -71,9 +72,26 @@ fn each_header_is_copied_once() {
         ("Authorization", "Bearer x"),
         ("Remote-User", "jo"),
     ];
-    let Decision::Allowed(copied, _) = decided(200, &lines) else { panic!("denied") };
+    let Decision::Allowed(Permission { fields: copied, .. }) = decided(200, &lines) else { panic!("denied") };
     let expected = [("x-auth-groups", "a, b"), ("authorization", "Bearer x"), ("remote-user", "jo")];
     assert_eq!(copied, fields(&expected));
+}
+
+#[test]
+fn the_client_gets_what_is_for_it_line_by_line() {
+    let lines = [
+        ("Set-Cookie", "a=1"),
+        ("Remote-User", "jo"),
+        ("Set-Cookie", "b=2"),
+        ("X-Accel-Redirect", "/x"),
+        ("X-Sendfile", "/x"),
+        ("X-Session", "new"),
+    ];
+    let Decision::Allowed(allowed) = decided(200, &lines) else { panic!("denied") };
+    assert_eq!(
+        allowed.for_client,
+        fields(&[("set-cookie", "a=1"), ("set-cookie", "b=2"), ("x-session", "new")])
+    );
 }
 
 #[test]

@@ -66,10 +66,33 @@ impl Glob {
         captures
     }
 
+    /// As [`Self::captures`], for a text that matches in lower case; the pattern is in lower case.
+    pub(crate) fn captures_ignoring_case(&self, text: &[u8]) -> Vec<Vec<u8>> {
+        let mut captures = self.captures(&text.to_ascii_lowercase());
+        let mut at = self.front.len();
+        let between = self.text.split('*').skip(1).map(str::len);
+        for (capture, after) in captures.iter_mut().zip(between) {
+            let end = at + capture.len();
+            *capture = text.get(at..end).unwrap_or_default().to_vec();
+            at = end + after;
+        }
+        captures
+    }
+
     /// The text that every match begins with.
     #[must_use]
     pub fn literal_prefix(&self) -> &[u8] {
         &self.front
+    }
+
+    /// The text that every match ends with.
+    pub(crate) fn literal_suffix(&self) -> &[u8] {
+        &self.back
+    }
+
+    /// Bytes that are not `*`.
+    pub(crate) fn literal_length(&self) -> usize {
+        self.text.bytes().filter(|&byte| byte != b'*').count()
     }
 }
 

@@ -10,6 +10,8 @@ pub struct RegularExpression {
     regex: Regex,
     /// The text that every match begins with, where it is anchored there.
     literal_prefix: Box<[u8]>,
+    /// The text that every match ends with, where it is anchored there.
+    literal_suffix: Box<[u8]>,
 }
 
 /// Memory of a compiled pattern. The default of the crate is ten times that; no pattern of a route comes near.
@@ -28,7 +30,11 @@ impl RegularExpression {
             .size_limit(SIZE_LIMIT)
             .build()
             .map_err(|error| error.to_string())?;
-        Ok(Self { regex, literal_prefix: literal_prefix(pattern).as_bytes().into() })
+        Ok(Self {
+            regex,
+            literal_prefix: literal_prefix(pattern).as_bytes().into(),
+            literal_suffix: literal_suffix(pattern).into(),
+        })
     }
 
     /// Whether it matches anywhere in the text.
@@ -51,6 +57,11 @@ impl RegularExpression {
     pub fn literal_prefix(&self) -> &[u8] {
         &self.literal_prefix
     }
+
+    /// The text that every match ends with; empty if that is unknown.
+    pub(crate) fn literal_suffix(&self) -> &[u8] {
+        &self.literal_suffix
+    }
 }
 
 /// The letters, digits and other plain characters after a leading `^`. The last is left out where a repetition may follow; an alternative
@@ -65,6 +76,34 @@ fn literal_prefix(pattern: &str) -> &str {
         true => plain.get(..plain.len().saturating_sub(1)).unwrap_or(""),
         false => plain,
     }
+}
+
+/// The letters, digits and escaped dots before a final `$`. A flag or an alternative anywhere makes it none.
+fn literal_suffix(pattern: &str) -> Vec<u8> {
+    // Such as `\x41`.
+    let has_numbers = [r"\x", r"\u", r"\U"].iter().any(|escape| pattern.contains(escape));
+    let has_flags = pattern.replace("(?:", "").replace("(?P<", "").replace("(?<", "").contains("(?");
+    let Some(mut rest) =
+        pattern.strip_suffix('$').filter(|_| !has_flags && !has_numbers && !pattern.contains('|'))
+    else {
+        return Vec::new();
+    };
+    let is_escaped = |before: &str| before.bytes().rev().take_while(|&byte| byte == b'\\').count() % 2 == 1;
+    let mut suffix = Vec::new();
+    if is_escaped(rest) {
+        return suffix;
+    }
+    while let Some(last) = rest.chars().next_back() {
+        let before = rest.strip_suffix(last).unwrap_or_default();
+        match (last, is_escaped(before)) {
+            ('a'..='z' | 'A'..='Z' | '0'..='9' | '/' | '-' | '_', false) => rest = before,
+            ('.', true) => rest = before.strip_suffix('\\').unwrap_or_default(),
+            _ => break,
+        }
+        suffix.extend(u8::try_from(last));
+    }
+    suffix.reverse();
+    suffix
 }
 
 impl PartialEq for RegularExpression {
@@ -118,6 +157,30 @@ mod tests {
         ];
         for (pattern, expected) in cases {
             assert_eq!(literal_prefix(pattern), expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn the_literal_suffix_is_part_of_every_match() {
+        let cases = [
+            ("^(.*)\\.shop\\.example$", ".shop.example"),
+            ("[0-9]+abc$", "abc"),
+            ("x*y$", "y"),
+            ("\\dab$", "ab"),
+            ("\\\\dab$", "dab"),
+            (".a$", "a"),
+            ("a\\$", ""),
+            ("(ab)$", ""),
+            ("a{2}$", ""),
+            ("[ab]$", ""),
+            ("(?i)ab$", ""),
+            ("(?:x)ab$", "ab"),
+            ("\\x41b$", ""),
+            ("a|b$", ""),
+            ("ab", ""),
+        ];
+        for (pattern, expected) in cases {
+            assert_eq!(literal_suffix(pattern), expected.as_bytes(), "{pattern}");
         }
     }
 

@@ -21,6 +21,7 @@ pub(super) fn auth_request(
         path: auth.path.clone(),
         headers: auth.headers.clone(),
         user_header: auth.user_header.clone(),
+        response_headers: auth.response_headers.clone(),
         passes_ambiguous_paths: auth.ambiguous_paths,
         limits: FetchLimits { time: auth.timeout, body: size(auth.max_response) },
     };

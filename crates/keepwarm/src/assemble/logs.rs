@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use super::{matcher, template};
+use super::{Maps, matcher, template};
 use keepwarm_config::{Config, Listener, LogFormat, LogLevel};
 use keepwarm_edge::AccessLog;
 use keepwarm_egress::CallLog;
@@ -79,11 +79,11 @@ pub(crate) fn start_logging(config: &Config) -> Result<Logging, String> {
     }
 }
 
-pub(super) fn access_log(listen: &Listener) -> Result<Option<AccessLog>, String> {
+pub(super) fn access_log(listen: &Listener, maps: &Maps) -> Result<Option<AccessLog>, String> {
     let Some(log) = &listen.access_log else { return Ok(None) };
     let (sink, format) = open_log(log)?;
     Ok(Some(AccessLog {
-        record: log.record.as_ref().map(template::record),
+        record: log.record.as_ref().map(|record| template::record(record, maps)),
         conditions: matcher::conditions(&log.conditions)?,
         statuses: log.statuses.iter().map(|range| range.first..=range.last).collect(),
         ..AccessLog::new(sink, format)

@@ -58,7 +58,9 @@ fn value_condition(condition: &config::ValueCondition) -> Result<ValueCondition,
     Ok(ValueCondition { name: condition.name.as_str().into(), values: set(&condition.values, value)? })
 }
 
-fn value(pattern: &config::ValuePattern) -> Result<ValuePattern, String> {
+/// # Errors
+/// As [`host`].
+pub(super) fn value(pattern: &config::ValuePattern) -> Result<ValuePattern, String> {
     Ok(match pattern {
         config::ValuePattern::Exact(value) => ValuePattern::Exact(value.as_bytes().into()),
         config::ValuePattern::Glob(glob) => ValuePattern::Glob(Glob::new(glob)),

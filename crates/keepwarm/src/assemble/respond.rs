@@ -3,17 +3,21 @@
 use keepwarm_config as config;
 use keepwarm_edge::{FixedResponse, ValueEscape};
 
+use super::Maps;
 use super::template::template;
 
 /// # Errors
 /// A field that cannot be sent; the configuration has checked them before.
-pub(super) fn response(respond: &config::FixedResponse) -> Result<FixedResponse, String> {
+pub(super) fn response(respond: &config::FixedResponse, maps: &Maps) -> Result<FixedResponse, String> {
     let config::FixedResponse { status, body, content_type, headers } = respond;
     let content_type = content_type.as_deref();
     let made = match body.0.as_slice() {
         [] => FixedResponse::new(*status, content_type, headers, ""),
         [config::TemplatePiece::Text(text)] => FixedResponse::new(*status, content_type, headers, text),
-        _ => FixedResponse::templated(*status, content_type, headers, template(body), escape(content_type)),
+        _ => {
+            let body = template(body, maps);
+            FixedResponse::templated(*status, content_type, headers, body, escape(content_type))
+        }
     };
     made.map_err(|bad| bad.to_string())
 }

@@ -1,21 +1,26 @@
 //! Templates and header rules.
 
+use std::sync::Arc;
+
 use keepwarm_config as config;
 use keepwarm_edge::{HeaderRules, RecordTemplate, Template, TemplatePiece, Variable};
 
-pub(super) fn template(template: &config::Template) -> Template {
-    Template(template.0.iter().map(piece).collect())
+use super::Maps;
+
+pub(super) fn template(template: &config::Template, maps: &Maps) -> Template {
+    Template(template.0.iter().filter_map(|of| piece(of, maps)).collect())
 }
 
-fn piece(piece: &config::TemplatePiece) -> TemplatePiece {
-    match piece {
+/// `None`: a map that does not exist; the configuration has checked that all do.
+fn piece(piece: &config::TemplatePiece, maps: &Maps) -> Option<TemplatePiece> {
+    Some(match piece {
         config::TemplatePiece::Text(text) => TemplatePiece::Text(text.clone()),
-        config::TemplatePiece::Variable(of) => TemplatePiece::Variable(variable(of)),
-    }
+        config::TemplatePiece::Variable(of) => TemplatePiece::Variable(variable(of, maps)?),
+    })
 }
 
-fn variable(variable: &config::Variable) -> Variable {
-    match variable {
+fn variable(variable: &config::Variable, maps: &Maps) -> Option<Variable> {
+    Some(match variable {
         config::Variable::Host => Variable::Host,
         config::Variable::HostName => Variable::HostName,
         config::Variable::Path => Variable::Path,
@@ -38,25 +43,26 @@ fn variable(variable: &config::Variable) -> Variable {
         config::Variable::Route => Variable::Route,
         config::Variable::Reason => Variable::Reason,
         config::Variable::User => Variable::User,
-    }
+        config::Variable::Map(name) => Variable::Map(Arc::clone(maps.get(name)?)),
+    })
 }
 
-pub(super) fn record(record: &config::RecordTemplate) -> RecordTemplate {
+pub(super) fn record(record: &config::RecordTemplate, maps: &Maps) -> RecordTemplate {
     match record {
-        config::RecordTemplate::Line(line) => RecordTemplate::Line(template(line)),
+        config::RecordTemplate::Line(line) => RecordTemplate::Line(template(line, maps)),
         config::RecordTemplate::Object(members) => RecordTemplate::Object(
-            members.iter().map(|(name, value)| (name.clone(), template(value))).collect(),
+            members.iter().map(|(name, value)| (name.clone(), template(value, maps))).collect(),
         ),
     }
 }
 
 /// `None`: there are none.
-pub(super) fn header_rules(rules: &config::HeaderRules) -> Option<HeaderRules> {
+pub(super) fn header_rules(rules: &config::HeaderRules, maps: &Maps) -> Option<HeaderRules> {
     if *rules == config::HeaderRules::default() {
         return None;
     }
     let fields = |rules: &[(String, config::Template)]| {
-        rules.iter().map(|(name, value)| (name.clone(), template(value))).collect()
+        rules.iter().map(|(name, value)| (name.clone(), template(value, maps))).collect()
     };
     Some(HeaderRules {
         remove: rules.remove.clone(),

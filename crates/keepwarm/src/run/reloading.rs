@@ -6,7 +6,7 @@ use keepwarm_workers::supervisor::{AppSpec, StartFailure};
 use super::plan::ListenPlan;
 use super::server::{Server, set_apps};
 use crate::admin::PreparedAdmin;
-use crate::assemble::{DoorVariables, RouteTargets};
+use crate::assemble::{DoorVariables, Maps, RouteTargets};
 use crate::control::ReloadRequest;
 use crate::tls::PreparedTls;
 use crate::upstreams::PreparedUpstreams;
@@ -96,6 +96,7 @@ impl Server {
 
     /// All that can fail, except the workers. It does not change how a request is served; [`Self::take_back`] removes what it adds.
     fn make_ready(&mut self, config: &Config, tls: PreparedTls) -> Result<PreparedReload, String> {
+        let maps = Maps::of(config)?;
         let mut upstreams = self.upstreams.prepare(config)?;
         let admin = self.listeners.open_admin(config, Some(&self.admin))?;
         let admin = self.admin.prepare(config.admin.as_ref(), admin)?;
@@ -108,7 +109,7 @@ impl Server {
         config.apps.iter().for_each(|app| self.links.add_app(&app.name, assemble::policy(app)));
         self.prepare(config);
         self.upstreams.add(config, &mut upstreams);
-        let targets = RouteTargets { links: &self.links, upstreams: &self.upstreams };
+        let targets = RouteTargets { links: &self.links, upstreams: &self.upstreams, maps: &maps };
         let mut plan = self.listeners.plan(config, opened, targets, tls)?;
         self.listeners.serve_new_doors(&mut plan);
         Ok(PreparedReload { upstreams, admin, plan, watch, doors, specs })

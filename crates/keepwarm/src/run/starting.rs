@@ -25,7 +25,7 @@ use super::sockets::OpenedSockets;
 use super::takeover::{self, Takeover};
 use super::watchdog::Watchdog;
 use crate::admin::Admin;
-use crate::assemble::{self, DoorVariables, RouteTargets};
+use crate::assemble::{self, DoorVariables, Maps, RouteTargets};
 use crate::dev_tls;
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
@@ -67,7 +67,8 @@ impl Server {
         // Guarded from the first moment: also a start that is killed leaves nothing.
         let files =
             opened.files().chain(opened_admin.iter().flat_map(OpenedSockets::files)).map(absolute).collect();
-        let targets = RouteTargets { links: &links, upstreams: &upstreams };
+        let maps = Maps::of(&config)?;
+        let targets = RouteTargets { links: &links, upstreams: &upstreams, maps: &maps };
         let tls = listeners.tls.preparation(&config, false)()?;
         let mut plan = listeners.plan(&config, opened, targets, tls)?;
         listeners.serve_new_doors(&mut plan);

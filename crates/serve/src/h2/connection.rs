@@ -26,7 +26,7 @@ use super::stream::{ConnectionParts, ServerStream};
 use super::windows::{BodyWindow, BytesRead};
 use crate::h1::RequestGuard;
 use crate::listener::Activity;
-use crate::{ConnectionInfo, ListenerContext, Refusal};
+use crate::{ConnectionInfo, ListenerContext, Outcome, Refusal, Request, ResponseOutcome};
 
 /// How often a connection checks its timeouts: nothing wakes it for them.
 const LOOK: Duration = Duration::from_secs(1);
@@ -251,13 +251,24 @@ impl ConnectionTask {
         TurnResult::Again
     }
 
-    /// Counts heads that the `h2` crate refused, which it does not report: those that came and were not given to us.
+    /// Counts and records heads that the `h2` crate refused, which it does not report: those that came and were not given to us.
     fn count_refused(&mut self) {
         let unfinished = u64::from(self.watched.in_head_since().is_some());
         let heads = self.watched.heads.load(Ordering::Relaxed).saturating_sub(unfinished);
         let refused = heads.saturating_sub(self.served);
         self.cells.http2_refused.add(refused.saturating_sub(self.refused));
+        (self.refused..refused).for_each(|_| self.record_refused());
         self.refused = self.refused.max(refused);
+    }
+
+    /// What a malformed request of HTTP/1 leaves, too. The crate keeps its head and the status to itself.
+    fn record_refused(&self) {
+        let mut request = Request::new(Rc::clone(&self.peer));
+        request.http2 = true;
+        request.number = self.context.next_request_number();
+        request.notes.reason = Some("http2_refused");
+        let (fate, elapsed) = (ResponseOutcome::Cut, Duration::ZERO);
+        self.context.handler.finished(&request, &Outcome { status: 0, body_bytes: 0, fate, elapsed });
     }
 
     /// GOAWAY, twice (RFC 9113 §6.8): requests already sent still get a response.

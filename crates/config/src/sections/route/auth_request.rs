@@ -17,6 +17,7 @@ pub(crate) struct AuthRequestDraft {
     pub(crate) path: String,
     pub(crate) headers: Vec<String>,
     pub(crate) user_header: Option<String>,
+    pub(crate) response_headers: Vec<String>,
     pub(crate) timeout: Duration,
     pub(crate) max_response: u64,
     pub(crate) ambiguous_paths: bool,
@@ -30,6 +31,7 @@ impl Default for AuthRequestDraft {
             path: String::new(),
             headers: Vec::new(),
             user_header: None,
+            response_headers: Vec::new(),
             timeout: Duration::from_secs(5),
             max_response: 64 << 10,
             ambiguous_paths: false,
@@ -104,6 +106,18 @@ static SERVICE: Section<AuthRequestDraft> = Section {
             ..Key::LIVE
         },
         Key {
+            name: "response_headers",
+            brief: "Headers of its 2xx response that the client gets with the response of the route",
+            long: "Names, or their beginning followed by `*`: for example the `Set-Cookie` of a renewed session. `Set-Cookie` is added to the app's; every other one replaces those of the app and of `headers`. A 3xx or 4xx is passed on with all headers anyway.",
+            default: DefaultValue::Literal("[]"),
+            right: "response_headers = [\"Set-Cookie\", \"X-Auth-*\"]",
+            wrong: "response_headers = [\"Content-Length\"]",
+            value: &Set(RESPONSE_HEADERS, |draft: &mut AuthRequestDraft, headers| {
+                draft.response_headers = headers
+            }),
+            ..Key::LIVE
+        },
+        Key {
             name: "timeout",
             brief: "Time until its response; then the client gets 503",
             default: DefaultValue::Literal("\"5s\""),
@@ -151,6 +165,13 @@ const HEADERS: ListOf<ParsedString<String>> = ListOf {
     empty: EmptyList::Allowed,
 };
 
+const RESPONSE_HEADERS: ListOf<ParsedString<String>> = ListOf {
+    one: ParsedString { read: response_header, ..HEADERS.one },
+    expected: HEADERS.expected,
+    type_name: HEADERS.type_name,
+    empty: EmptyList::Allowed,
+};
+
 const HEADER: ParsedString<String> = ParsedString {
     expected: "a header name",
     type_name: "header name",
@@ -165,7 +186,49 @@ const RESERVED: [&str; 9] =
 /// The beginnings of others.
 const RESERVED_BEGINNINGS: [&str; 5] = ["content-", "if-", "x-forwarded-", "x-original-", "x-client-cert-"];
 
+/// Headers of a response that are about its body or connection, or that servers in front of the service obey.
+const RESPONSE_RESERVED: [&str; 12] = [
+    "connection",
+    "date",
+    "etag",
+    "keep-alive",
+    "last-modified",
+    "accept-ranges",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-sendfile",
+];
+const RESPONSE_RESERVED_BEGINNINGS: [&str; 2] = ["content-", "x-accel-"];
+
+fn response_header(text: &str) -> Result<String, ValueError> {
+    checked_header(text, true, &RESPONSE_RESERVED, &RESPONSE_RESERVED_BEGINNINGS)
+}
+
 fn header(text: &str, takes_pattern: bool) -> Result<String, ValueError> {
+    let is_credentials = text
+        .strip_suffix('*')
+        .is_some_and(|begin| !begin.is_empty() && "authorization".starts_with(&begin.to_ascii_lowercase()));
+    if takes_pattern && is_credentials {
+        return Err(covers(text, "authorization"));
+    }
+    checked_header(text, takes_pattern, &RESERVED, &RESERVED_BEGINNINGS)
+}
+
+fn covers(text: &str, known: &str) -> ValueError {
+    ValueError::new(format!("contains `{text}`, which covers `{known}`"))
+        .help("use a longer beginning, such as \"X-Auth-*\"")
+}
+
+/// The text, a name or with `takes_pattern` perhaps the beginning of names, none of which is reserved.
+fn checked_header(
+    text: &str,
+    takes_pattern: bool,
+    reserved: &[&'static str],
+    beginnings: &[&'static str],
+) -> Result<String, ValueError> {
     let (name, is_pattern) = match text.strip_suffix('*').filter(|_| takes_pattern) {
         Some(begin) => (begin, true),
         None => (text, false),
@@ -175,20 +238,16 @@ fn header(text: &str, takes_pattern: bool) -> Result<String, ValueError> {
             .help("letters, digits and hyphens; no application would see another name"));
     }
     let lower = name.to_ascii_lowercase();
-    let reserved = RESERVED.iter().chain(&RESERVED_BEGINNINGS);
+    let reserved = reserved.iter().chain(beginnings);
     let is_covered = |known: &&&str| match is_pattern {
         _ if known.ends_with('-') && lower.starts_with(**known) => true,
         true => known.starts_with(&lower),
         false => lower == **known,
     };
     let framing = (!is_pattern && field_name_fault(name).is_some()).then_some(name);
-    let credentials = (is_pattern && "authorization".starts_with(&lower)).then_some("authorization");
-    match framing.or(credentials).or_else(|| reserved.clone().find(is_covered).copied()) {
+    match framing.or_else(|| reserved.clone().find(is_covered).copied()) {
         None => Ok(text.to_owned()),
-        Some(known) if is_pattern => {
-            Err(ValueError::new(format!("contains `{text}`, which covers `{known}`"))
-                .help("use a longer beginning, such as \"X-Auth-*\""))
-        }
+        Some(known) if is_pattern => Err(covers(text, known)),
         Some(_) => Err(ValueError::new(format!("contains `{text}`, which the service may not set"))),
     }
 }
