@@ -180,7 +180,7 @@ impl ConnectionTask {
         }));
     }
 
-    /// Serves the requests that have begun since the last time: many are answered at once, and need no task. `false`: there are none.
+    /// Serves the requests that have begun since the last time: many get their response at once, and need no task. `false`: there are none.
     fn serve_begun(&mut self, cx: &mut Context<'_>) -> bool {
         let is_any = !self.begun.is_empty();
         for mut served in self.begun.drain(..) {
