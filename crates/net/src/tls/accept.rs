@@ -16,6 +16,7 @@ use super::channel::{Channel, SessionEnd};
 use super::error::PLAINTEXT_HTTP;
 use super::session::Session;
 use super::{CHALLENGE_PROTOCOL, Certificate, ClientIdentity, ServerTls, ServerTlsState, TlsError};
+use crate::client::IdleState;
 use crate::{Io, Transport};
 
 /// Handshakes that one thread has begun and not finished. Each may hold a message of up to 64 KiB beside the state of rustls, so this bounds a
@@ -153,10 +154,10 @@ async fn obtain(
     name: &str,
 ) -> Result<Arc<ServerTlsState>, TlsError> {
     let obtained = match &state.settings().on_demand {
-        Some(names) => names.obtain(name).await,
-        None => false,
+        Some(names) => while_connected(session, names.obtain(name)).await,
+        None => Some(false),
     };
-    if !obtained {
+    if !obtained.ok_or_else(|| TlsError::client_left(None))? {
         session.channel().refuse_name();
         return Ok(Arc::clone(state));
     }
@@ -169,6 +170,26 @@ async fn obtain(
     *session.channel() = channel;
     tokio::task::yield_now().await;
     Ok(state)
+}
+
+/// `None`: the client has left, and nobody waits any more.
+async fn while_connected<T>(session: &mut Session, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut is_quiet = true;
+    let done = poll_fn(|cx| {
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        if is_quiet && let Poll::Ready(unread) = session.poll_unread(cx) {
+            if unread == IdleState::Closed {
+                return Poll::Ready(None);
+            }
+            // It is read when the handshake continues.
+            is_quiet = false;
+        }
+        Poll::Pending
+    });
+    done.await
 }
 
 /// Reads what the client has sent and processes it, which may take a signature. Others of this thread get their turn between two of these: without

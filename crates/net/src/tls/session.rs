@@ -11,6 +11,7 @@ use super::{ClientTls, TlsError};
 use crate::client::IdleState;
 use crate::connect::AcquireError;
 use crate::io::Io;
+use crate::socket::look;
 use crate::transport::WriteProgress;
 
 /// The result of a handshake.
@@ -229,6 +230,11 @@ impl Session {
     pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<IdleState> {
         let Self { io, channel, .. } = self;
         io.poll_noise(cx, |fd| channel.look(fd))
+    }
+
+    /// Waits until the peer has left, or has sent more, which stays unread.
+    pub(super) fn poll_unread(&mut self, cx: &mut Context<'_>) -> Poll<IdleState> {
+        self.io.poll_noise(cx, look)
     }
 
     /// Whether the server's side is open, as far as has been read.

@@ -1,5 +1,6 @@
 //! Certificates that come while their first client waits.
 
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
@@ -165,6 +166,34 @@ async fn names_that_no_authority_certifies_are_not_requested() {
     assert_eq!(client, Err(Error::AlertReceived(AlertDescription::UnrecognisedName)));
     assert_eq!(server.err(), Some("name_unknown"));
     assert!(listener.requested().is_empty());
+}
+
+/// One that has left takes no place of another. One that sends more than it may is not taken for it.
+#[tokio::test]
+async fn a_client_that_leaves_while_it_waits_ends_the_wait() {
+    for (more, stays) in [(&b""[..], false), (b"", true), (b"\x14\x03\x03\0\x01\x01", true)] {
+        let listener = Listener::new(Reaction::Wait, &[]);
+        let config = ClientConfig::clone(&listener.authority.client("a.test").config);
+        let mut session =
+            ClientConnection::new(Arc::new(config), ServerName::try_from("a.test").unwrap()).unwrap();
+        let mut stream = TcpStream::connect(listener.socket.local_addr().unwrap()).unwrap();
+        session.write_tls(&mut stream).unwrap();
+        let io = accepted(&listener.socket);
+        let limit = if stays { Duration::from_millis(200) } else { BOUND };
+        let handshake = accept_tls(io, &listener.tls, limit);
+        let client = async {
+            while listener.requested().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            stream.write_all(more).unwrap();
+            if !stays {
+                drop(stream.shutdown(std::net::Shutdown::Both));
+            }
+        };
+        let (failure, ()) = tokio::join!(handshake, client);
+        let expected = if stays { "timeout" } else { "client_left" };
+        assert_eq!(failure.unwrap_err().error.name, expected, "{more:?}");
+    }
 }
 
 /// The wait is part of the handshake, and has its limit.
