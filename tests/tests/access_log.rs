@@ -115,6 +115,9 @@ fn a_log_of_errors_has_no_other_responses() {
     assert_eq!(own, ["404 /missing", "404 /missing?last"]);
 }
 
+/// Method, path, headers, and the status of the response.
+type Case<'c> = (&'c str, &'c str, &'c [(&'c str, &'c str)], u16);
+
 /// A request that is refused before a route is looked for has its record, in each version of HTTP.
 #[test]
 fn refused_heads_are_recorded() {
@@ -123,7 +126,7 @@ fn refused_heads_are_recorded() {
                   [listen.main.limits]\nheader_fields = 8\n";
     let many: Vec<(String, String)> = (0..9).map(|n| (format!("x-{n}"), "1".to_owned())).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let cases: [(&str, &str, &[(&str, &str)], u16); 5] = [
+    let cases: [Case<'_>; 5] = [
         ("GET", "/%00", &[], 400),
         ("GET", "/%zz", &[], 400),
         ("GET", "/other-host", &[("host", "other.example")], 400),

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::checker::Checker;
 use crate::model::{
-    Acme, AcmeChallenge, Action, Admin, App, AppKind, AuthRequest, Config, HostPattern, ListenTls, Listener,
-    Mirror, PathPattern, Program, Route, SplitShare, SplitTarget, Upstream,
+    Acme, AcmeChallenge, Action, Admin, App, AppKind, AuthRequest, Config, ErrorPage, HostPattern, ListenTls,
+    Listener, Mirror, PageSource, PathPattern, Program, Route, SplitShare, SplitTarget, Upstream,
 };
 use crate::raw::{SourceMap, Span, Table, Value};
 use crate::report::Problem;
@@ -13,6 +13,7 @@ use crate::sections::{
     AuthRequestDraft, ListenDraft, MirrorDraft, Root, RouteDraft, SplitDraft, TlsDraft, UpstreamDraft,
     check_maps, https_redirect, implied_listeners,
 };
+use crate::shape::{ErrorPageDraft, PageSourceDraft};
 
 mod addresses;
 mod names;
@@ -102,13 +103,14 @@ fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &
             }
         }
     }
+    let name = format!("listen.{}", draft.name);
     Listener {
         name: draft.name,
         bind: draft.bind.into_iter().map(|(bind, _)| bind).collect(),
         limits: draft.limits,
         access_log: draft.access_log,
         http2: draft.http2,
-        error_pages: draft.error_pages,
+        error_pages: finish_pages(draft.error_pages, &name, known, cx),
         routes,
         tls: draft.tls.and_then(TlsDraft::finish),
         forward_proxy: draft.forward_proxy,
@@ -227,7 +229,28 @@ fn finish_route(
         draft.split.into_iter().filter_map(|share| finish_share(share, &draft.name, known, cx)).collect();
     let mirror = draft.mirror.and_then(|mirror| finish_mirror(mirror, &draft.name, known, cx));
     let auth_request = draft.auth_request.and_then(|auth| finish_auth_request(auth, &draft.name, known, cx));
-    Some(Route { action, split, mirror, auth_request, max_body, rate_limit, ..draft.route })
+    let error_pages = finish_pages(draft.error_pages, &draft.name, known, cx);
+    Some(Route { action, split, mirror, error_pages, auth_request, max_body, rate_limit, ..draft.route })
+}
+
+fn finish_pages(
+    drafts: Vec<ErrorPageDraft>,
+    owner: &str,
+    known: &SectionNames,
+    cx: &mut Checker<'_>,
+) -> Vec<ErrorPage> {
+    let mut finish = |draft: ErrorPageDraft| {
+        let source = match draft.source {
+            PageSourceDraft::File(file) => PageSource::File(file),
+            PageSourceDraft::App(page) => {
+                let referrer = Referrer::ErrorPages { of_route: owner.contains(".route[") };
+                let target = finish_target(page.app, page.upstream, owner, referrer, known, cx)?;
+                PageSource::App(target, page.path)
+            }
+        };
+        Some(ErrorPage { statuses: draft.statuses, source })
+    };
+    drafts.into_iter().filter_map(&mut finish).collect()
 }
 
 /// `None` if a problem was reported.
@@ -290,6 +313,7 @@ enum Referrer {
     Split,
     Mirror,
     AuthRequest,
+    ErrorPages { of_route: bool },
 }
 
 /// `None` if a problem was reported.
@@ -304,6 +328,12 @@ fn finish_target(
     let (word, app_key, upstream_key) = match referrer {
         Referrer::Split => ("split", "listen.NAME.route.split.app", "listen.NAME.route.split.upstream"),
         Referrer::Mirror => ("mirror", "listen.NAME.route.mirror.app", "listen.NAME.route.mirror.upstream"),
+        Referrer::ErrorPages { of_route: true } => {
+            ("error_pages", "listen.NAME.route.error_pages", "listen.NAME.route.error_pages")
+        }
+        Referrer::ErrorPages { of_route: false } => {
+            ("error_pages", "listen.NAME.error_pages", "listen.NAME.error_pages")
+        }
         Referrer::AuthRequest => {
             ("auth_request", "listen.NAME.route.auth_request.app", "listen.NAME.route.auth_request.upstream")
         }

@@ -8,8 +8,6 @@
 //! The body is neither read nor sent: a client that waits for `100 Continue` gets it once the target reads. What the service is told about the request is in
 //! `subrequest`.
 
-mod subrequest;
-
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,14 +22,11 @@ use keepwarm_telemetry::counters;
 
 use crate::cidr::Cidr;
 use crate::refusals;
+use crate::subrequest::SubrequestTarget;
 
 /// The service that authorizes the requests of a route.
 pub struct AuthRequest {
-    service: Arc<dyn Handler>,
-    /// Its name, in logs and metrics.
-    name: Arc<str>,
-    /// It is an app, which may be under maintenance.
-    is_app: bool,
+    service: SubrequestTarget,
     settings: AuthSettings,
     /// Headers of its response that are copied.
     copied: FieldPatterns,
@@ -39,7 +34,6 @@ pub struct AuthRequest {
     for_client: FieldPatterns,
     /// Those headers of the client's request.
     withheld: Arc<FieldPatterns>,
-    trusted_proxies: Arc<[Cidr]>,
 }
 
 /// How the service is asked, and what is taken from its response.
@@ -91,8 +85,10 @@ impl AuthRequest {
     ) -> Self {
         let copied = FieldPatterns::new(settings.headers.iter().chain(&settings.user_header));
         let for_client = FieldPatterns::new(&settings.response_headers);
-        let (withheld, trusted_proxies) = (Arc::new(copied.clone()), trusted_proxies.into());
-        Self { service, name, is_app, settings, copied, for_client, withheld, trusted_proxies }
+        let withheld = Arc::new(copied.clone());
+        let (path, trusted_proxies) = (settings.path.clone(), trusted_proxies.into());
+        let service = SubrequestTarget { service, name, is_app, path, trusted_proxies };
+        Self { service, settings, copied, for_client, withheld }
     }
 
     /// Headers of the client that nobody gets: all that the service states, but not the credentials that it is asked with.
@@ -111,12 +107,12 @@ impl AuthRequest {
             return false;
         }
         let decision = self.ask(exchange, &requested).await;
-        counters::AUTH_REQUESTS.count(&self.name, decision.name());
+        counters::AUTH_REQUESTS.count(&self.service.name, decision.name());
         self.apply(decision, exchange)
     }
 
     async fn ask(&self, exchange: &mut Exchange<'_>, requested: &[u8]) -> Decision {
-        let (bytes, peer, context) = self.subrequest(exchange, requested);
+        let (bytes, peer, context) = self.service.subrequest(exchange, requested, &[]);
         let mut fetch = pin!(fetch_own_response(bytes, peer, context, self.settings.limits));
         let fetched = poll_fn(|cx| match fetch.as_mut().poll(cx) {
             Poll::Ready(fetched) => Poll::Ready(Ok(fetched)),
@@ -228,7 +224,7 @@ impl AuthRequest {
         let status = (status != 0).then_some(status);
         tracing::warn!(
             name: "auth_request_failed",
-            service = &*self.name, cause, status, "request refused: its authorization service did not decide"
+            service = &*self.service.name, cause, status, "request refused: its authorization service did not decide"
         );
         exchange.request_mut().notes.reason = None;
         refusal.respond(exchange);
@@ -282,7 +278,7 @@ fn pass(response: &FetchedResponse, exchange: &mut Exchange<'_>) -> Result<(), B
 impl std::fmt::Debug for AuthRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AuthRequest")
-            .field("name", &self.name)
+            .field("name", &self.service.name)
             .field("settings", &self.settings)
             .finish_non_exhaustive()
     }

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use keepwarm_http1::{PathScan, RequestBody, normalize_path, path_readings, percent_decode, scan_path};
 use keepwarm_serve::{
     ErrorResponse, Exchange, Frontend, Handler, Outcome, Refusal, Request, refuse_misdirected,
-    respond_with_head_refusal, respond_with_refusal,
+    respond_with_head_refusal, respond_with_page, respond_with_refusal,
 };
 
 use crate::access::measure;
@@ -44,9 +44,16 @@ impl Edge {
 impl Handler for Edge {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         match self.site.load().handle(exchange) {
+            None if exchange.awaits_page() => Box::pin(respond_with_page(exchange)),
             // Zero-sized, so that its box does not allocate.
             None => Box::pin(ReadyResponse),
-            Some(app) => Box::pin(self.respond(app, exchange)),
+            Some(app) => Box::pin(async move {
+                self.respond(app, exchange).await;
+                if exchange.awaits_page() {
+                    // In a box of its own: nearly no request needs room for it.
+                    Box::pin(respond_with_page(exchange)).await;
+                }
+            }),
         }
     }
 }
@@ -110,7 +117,9 @@ impl Site {
     /// Responds, or returns the handler that does.
     fn handle(&self, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
         if let Some(pages) = self.error_pages() {
-            exchange.request_mut().notes.routed.error_pages = Some(Arc::clone(pages));
+            let routed = &mut exchange.request_mut().notes.routed;
+            routed.error_pages = Some(Arc::clone(pages));
+            routed.takes_app_pages = true;
         }
         if let Some(edits) = self.edits(exchange.request()) {
             exchange.request_mut().notes.routed.response_edits = Some(edits);
@@ -210,6 +219,7 @@ impl Site {
         let edits = rules.map(|rules| rules.edits(Values { request, captures: &captures }));
         if let Some(pages) = &route.error_pages {
             request.notes.routed.error_pages = Some(Arc::clone(pages));
+            request.notes.routed.takes_app_pages = true;
         }
         if route.compression.is_some() {
             request.set_compression(route.compression.as_ref());

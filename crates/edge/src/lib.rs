@@ -13,6 +13,7 @@ mod cidr {
 }
 mod concurrency;
 mod edge;
+mod error_page_app;
 mod files;
 mod forwarding;
 mod guard;
@@ -27,6 +28,7 @@ mod responses;
 mod route;
 mod site;
 mod split;
+mod subrequest;
 mod template;
 mod variable_map;
 
@@ -36,6 +38,7 @@ pub use auth_request::{AuthRequest, AuthSettings};
 pub use basic_auth::{BasicAuth, hash_password};
 pub use concurrency::ConcurrencyLimit;
 pub use edge::Edge;
+pub use error_page_app::ErrorPageApp;
 pub use files::{
     FileField, FileOptions, Files, ImmutableNames, NamePattern, SendFiles, SiteFiles, TryFiles, media_type,
 };

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
-use keepwarm_serve::{ErrorPage, ErrorPages, Exchange};
+use keepwarm_serve::{ErrorPage, ErrorPages, Exchange, PageSource};
 
 use crate::cidr::Cidr;
 use crate::forwarding::LOCAL;
@@ -54,7 +54,10 @@ static ENTRIES: LazyLock<ArcSwap<Vec<Entry>>> = LazyLock::new(ArcSwap::default);
 impl Maintenance {
     /// Begins it, in place of an earlier one of the same scope. Applies to the next request.
     pub fn begin(self) {
-        let page = self.page.clone().map(|page| Arc::new(ErrorPages::new(vec![(503..=503, page)])));
+        let page = self
+            .page
+            .clone()
+            .map(|page| Arc::new(ErrorPages::new(vec![(503..=503, PageSource::Fixed(page))])));
         change(|entries| {
             entries.retain(|(other, _)| other.scope != self.scope);
             entries.push((self.clone(), page.clone()));

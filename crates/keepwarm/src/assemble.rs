@@ -284,7 +284,7 @@ pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>
     let routes = listen.routes.iter().map(make).collect::<Result<_, _>>()?;
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect())
         .named(&listen.name)
-        .with_error_pages(error_pages::pages([listen.error_pages.as_slice()])?)
+        .with_error_pages(error_pages::pages([listen.error_pages.as_slice()], config, targets)?)
         .with_header_rules(template::header_rules(&listen.headers, targets.maps))
         .with_clients(
             listen.allow.iter().filter_map(cidr).collect(),
@@ -339,7 +339,7 @@ fn route(
         identity_headers,
         edits,
         changes: has_changes.then(|| Box::new(Changes { response, request, rewrite })),
-        error_pages: error_pages::of_route(route, listen)?,
+        error_pages: error_pages::of_route(route, listen, config, targets)?,
         intercept_errors: route.intercept_errors,
         is_split: !route.split.is_empty(),
         sticky: route.sticky.as_ref().map(split::split_key),

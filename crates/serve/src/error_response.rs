@@ -5,8 +5,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::io::Write;
+use std::sync::Arc;
 
 use http::{Method, StatusCode};
 use keepwarm_http1::RequestHead;
@@ -14,7 +14,8 @@ use keepwarm_telemetry::{RequestId, counters, escape};
 
 use self::format::Format;
 pub use self::table::{ErrorMessage, ErrorResponse};
-use crate::{BodyError, Exchange, Refusal};
+use crate::error_pages::is_of_page;
+use crate::{BodyError, Exchange, PageError, PageSource, PendingPage, Refusal};
 
 /// Responds to a request with a whole error response: `status`, its reason phrase, the sentence `detail` and the request's id, as JSON (the members of RFC 9457),
 /// HTML or text by the client's `Accept`. `reason` is the stable name of the cause, for the log, the counter and the access record; `fields` go into the head.
@@ -55,6 +56,11 @@ fn respond(
     fields: &[(&str, &[u8])],
 ) {
     note(exchange, status, reason, detail);
+    // An error of the app, whose page does not depend on what the app says further.
+    if let Some(pending) = exchange.pending_page() {
+        pending.is_over = true;
+        return;
+    }
     if exchange.responded() {
         exchange.abort(reason);
         return;
@@ -63,29 +69,92 @@ fn respond(
     let request = exchange.request();
     let pages = request.notes.routed.error_pages.clone().filter(|_| printed.is_none());
     let page = pages.as_ref().and_then(|pages| pages.page(status, &request.head));
+    let theirs = fields.iter().map(|(name, value)| (name.as_bytes(), *value));
+    if let Some(PageSource::App(app)) = page {
+        let is_waiting = exchange.wait_for_page(PendingPage {
+            error: PageError { status, reason },
+            app: Arc::clone(app),
+            detail: detail.to_owned(),
+            fields: theirs.clone().map(|(name, value)| (name.into(), value.into())).collect(),
+            close: false,
+            is_over: true,
+        });
+        if is_waiting {
+            return;
+        }
+    }
+    match page {
+        Some(PageSource::Fixed(page)) => {
+            send(exchange, (status, reason), false, page.content_type.as_bytes(), &page.body, theirs);
+        }
+        _ => send_own(exchange, (status, reason, detail), printed, false, theirs),
+    }
+}
+
+/// Sends Keepwarm's own short response.
+fn send_own<'a>(
+    exchange: &mut Exchange<'_>,
+    (status, reason, detail): (u16, &'static str, &str),
+    printed: Option<&str>,
+    close: bool,
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+) {
+    let request = exchange.request();
     let format = match printed {
         Some(_) => Format::Html,
         None => Format::accepted(request.head.fields.all("accept")),
     };
-    let (content_type, body): (&[u8], Cow<'_, [u8]>) = match page {
-        Some(page) => (page.content_type.as_bytes(), Cow::Borrowed(&page.body)),
-        None => {
-            let body = render(format, (status, reason, detail), printed, RequestId::new(request.number));
-            (format.content_type(), Cow::Owned(body))
-        }
-    };
-    let ours: [(&[u8], &[u8]); 2] = [(b"Content-Type", content_type), (b"Cache-Control", b"no-store")];
-    let theirs = fields.iter().map(|(name, value)| (name.as_bytes(), *value));
+    let body = render(format, (status, reason, detail), printed, RequestId::new(request.number));
+    send(exchange, (status, reason), close, format.content_type(), &body, fields);
+}
+
+fn send<'a>(
+    exchange: &mut Exchange<'_>,
+    (status, reason): (u16, &'static str),
+    close: bool,
+    content_type: &'a [u8],
+    body: &[u8],
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+) {
+    let ours: [(&'a [u8], &'a [u8]); 2] = [(b"Content-Type", content_type), (b"Cache-Control", b"no-store")];
     let length = Some(body.len() as u64);
-    if exchange.plain_head(status, length, false, ours.into_iter().chain(theirs)).is_err() {
+    if exchange.plain_head(status, length, close, ours.into_iter().chain(fields)).is_err() {
         // A header of the caller or of the route's edits is invalid: the error itself matters more.
         exchange.request_mut().notes.routed.response_edits = None;
-        if exchange.plain_head(status, length, false, ours.into_iter()).is_err() {
+        if exchange.plain_head(status, length, close, ours.into_iter()).is_err() {
             exchange.abort(reason);
             return;
         }
     }
-    exchange.data(&body);
+    exchange.data(body);
+    exchange.end();
+}
+
+/// Responds with the page that [`Exchange::awaits_page`], or without it if its app fails.
+pub async fn respond_with_page(exchange: &mut Exchange<'_>) {
+    let Some(pending) = exchange.take_pending_page() else { return };
+    let PendingPage { error, app, detail, fields, close, .. } = *pending;
+    let page = app.page(exchange, error).await;
+    if exchange.over() {
+        return;
+    }
+    let own = fields.iter().map(|(name, value)| (&**name, &**value));
+    let Some(page) = page else {
+        return send_own(exchange, (error.status, error.reason, &detail), None, close, own);
+    };
+    // What the response says about itself counts; `Set-Cookie` adds up.
+    let is_own = |name: &[u8]| {
+        !name.eq_ignore_ascii_case(b"set-cookie")
+            && fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
+    };
+    let of_page = page.fields.iter().filter(|(name, _)| is_of_page(name) && !is_own(name));
+    let no_store: (&[u8], &[u8]) = (b"Cache-Control", b"no-store");
+    let all = of_page.chain(own.filter(|(name, _)| !name.eq_ignore_ascii_case(b"cache-control")));
+    let all = all.chain(std::iter::once(no_store));
+    if exchange.plain_head(error.status, Some(page.body.len() as u64), close, all).is_err() {
+        return send_own(exchange, (error.status, error.reason, &detail), None, close, std::iter::empty());
+    }
+    exchange.data(&page.body);
     exchange.end();
 }
 

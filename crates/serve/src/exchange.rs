@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::task::{Context, Poll, Waker};
 
 use http::Method;
-use keepwarm_http1::{AppFields, BadField, Fields, ResponseLength};
+use keepwarm_http1::{AppFields, BadField, Fields, ResponseLength, scan_app_fields};
 use keepwarm_net::Deadlines;
 use tokio::time::Instant;
 
@@ -220,6 +220,9 @@ impl Exchange<'_> {
         close: bool,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
+        if self.awaits_page() {
+            return scan_app_fields(fields);
+        }
         if status >= 400
             && self.request().notes.routed.intercept_errors
             && let Some(begun) = self.head_with_page(status, close, fields.clone())
@@ -273,6 +276,10 @@ impl Exchange<'_> {
 
     /// The response is complete. If it is shorter than announced, it is cut instead.
     pub fn end(&mut self) {
+        if let Some(pending) = self.pending_page() {
+            pending.is_over = true;
+            return;
+        }
         if self.compressed.is_none() || self.end_compressed() {
             on!(mut self, stream => stream.end())
         }
@@ -280,6 +287,10 @@ impl Exchange<'_> {
 
     /// The response is complete, with trailers if the client accepts them.
     pub fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        if let Some(pending) = self.pending_page() {
+            pending.is_over = true;
+            return;
+        }
         if self.compressed.is_none() || self.end_compressed() {
             on!(mut self, stream => stream.end_with_trailers(fields))
         }
@@ -289,11 +300,18 @@ impl Exchange<'_> {
     pub fn abort(&mut self, reason: &'static str) {
         // Without its end: what was sent is incomplete in its coding, too.
         self.compressed = None;
+        self.take_pending_page();
         on!(mut self, stream => stream.abort(reason))
     }
 
     /// Takes back a response of which nothing has been written, so that another can be sent. `false`: there is none, or it cannot be taken back.
     pub fn take_back(&mut self) -> bool {
+        if self.awaits_page() {
+            let routed = &mut self.request_mut().notes.routed;
+            routed.pending_page = None;
+            routed.body_is_replaced = false;
+            return true;
+        }
         let taken = on!(mut self, stream => stream.take_back());
         if taken {
             self.request_mut().notes.routed.body_is_replaced = false;
@@ -312,12 +330,13 @@ impl Exchange<'_> {
 
     /// Whether a head was queued.
     pub fn responded(&self) -> bool {
-        on!(self, stream => stream.responded())
+        self.awaits_page() || on!(self, stream => stream.responded())
     }
 
     /// Whether the response is over, complete or cut.
     pub fn over(&self) -> bool {
-        on!(self, stream => stream.over())
+        let is_over = on!(self, stream => stream.over());
+        is_over || self.request().notes.routed.pending_page.as_ref().is_some_and(|pending| pending.is_over)
     }
 
     /// Bytes queued and not yet taken by the socket.

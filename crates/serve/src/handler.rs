@@ -17,7 +17,7 @@ use keepwarm_telemetry::stalls::StallSet;
 use tokio::time::Instant;
 
 use crate::{
-    BodyCopy, CallRecord, Compression, ErrorPages, Exchange, FieldEdits, FieldPatterns, Refusal,
+    BodyCopy, CallRecord, Compression, ErrorPages, Exchange, FieldEdits, FieldPatterns, PendingPage, Refusal,
     ResponseOutcome, SendfileRequest,
 };
 
@@ -117,6 +117,10 @@ pub struct RouteContext {
     pub error_pages: Option<Arc<ErrorPages>>,
     /// They also replace error responses of the app.
     pub intercept_errors: bool,
+    /// Pages of apps can be asked for: somebody does so once the handler is done.
+    pub takes_app_pages: bool,
+    /// The response waits for its page.
+    pub(crate) pending_page: Option<Box<PendingPage>>,
     /// The response has a page as its body: the app's is dropped.
     pub(crate) body_is_replaced: bool,
     /// The session that it belongs to, if its requests should go to one worker: a hash.

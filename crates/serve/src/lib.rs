@@ -34,10 +34,10 @@ mod websocket;
 pub use body_copy::BodyCopy;
 pub use cidr::Cidr;
 pub use compression::{COMPRESSION_MEMORY, Compression, CompressionMemory};
-pub use error_pages::{ErrorPage, ErrorPages};
+pub use error_pages::{ErrorPage, ErrorPages, PageApp, PageError, PageSource, PendingPage};
 pub use error_response::{
     ErrorMessage, ErrorResponse, prefers_json, respond_with_body_error, respond_with_error,
-    respond_with_printed, respond_with_refusal, wants_page,
+    respond_with_page, respond_with_printed, respond_with_refusal, wants_page,
 };
 pub use exchange::{Exchange, FileProgress};
 pub use field_edits::FieldEdits;

@@ -21,6 +21,8 @@ pub struct FetchLimits {
     pub time: Duration,
     /// Bytes of the body of its response.
     pub body: usize,
+    /// The body of a 2xx is read, too.
+    pub reads_success: bool,
 }
 
 /// A response to a request of Keepwarm itself.
@@ -30,7 +32,7 @@ pub struct FetchedResponse {
     pub status: u16,
     /// Its fields, without those that end at this hop and without its length.
     pub fields: Fields,
-    /// Its body; empty with a 2xx, whose body is dropped.
+    /// Its body; empty with a 2xx unless the limits say that it is read.
     pub body: Vec<u8>,
 }
 
@@ -47,8 +49,8 @@ pub enum FetchFault {
     Timeout,
 }
 
-/// Sends `request`, a GET, encoded and with `Connection: close`, to the handler of `context` as if it came from `peer`. Runs on this thread. If the status is 2xx,
-/// only the head is waited for; what follows is dropped. The handler's client is gone when this future is dropped.
+/// Sends `request`, a GET, encoded and with `Connection: close`, to the handler of `context` as if it came from `peer`. Runs on this thread. If the status is 2xx
+/// and its body is not to be read, only the head is waited for; what follows is dropped. The handler's client is gone when this future is dropped.
 ///
 /// # Errors
 /// There is no whole response within the limits.
@@ -66,7 +68,7 @@ pub async fn fetch_own_response(
         .await
         .map_err(|_elapsed| FetchFault::Timeout)??;
     let fields = client.fields();
-    if (200..300).contains(&status) {
+    if (200..300).contains(&status) && !limits.reads_success {
         // The server may still be sending: it is not cut short for that, or its connection could carry no other request.
         spawn_local(timeout_at(until, async move { poll_fn(|cx| client.poll_end(cx)).await }));
         return Ok(FetchedResponse { status, fields, body: Vec::new() });

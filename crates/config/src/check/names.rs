@@ -1,7 +1,7 @@
 //! References from one section to another.
 
 use crate::checker::Checker;
-use crate::model::{Action, Config, Route, SplitTarget};
+use crate::model::{Action, Config, ErrorPage, PageSource, Route, SplitTarget};
 use crate::nearest::{or_list, suggestion};
 use crate::raw::Span;
 use crate::report::Problem;
@@ -64,8 +64,11 @@ pub(super) fn check_variables(upstreams: &[UpstreamDraft], cx: &mut Checker<'_>)
 pub(super) fn warn_of_unused(config: &Config, known: &SectionNames, cx: &mut Checker<'_>) {
     let routes = || config.listeners.iter().flat_map(|listen| &listen.routes);
     let leads_to = |fits: &dyn Fn(&Route) -> bool| routes().any(fits);
+    let pages_lead_to =
+        |target: &SplitTarget| config.listeners.iter().any(|listen| makes_page(&listen.error_pages, target));
     for (name, span) in &known.apps {
-        if !leads_to(&|route| is_target(route, &SplitTarget::App(name.clone()))) {
+        let target = SplitTarget::App(name.clone());
+        if !leads_to(&|route| is_target(route, &target)) && !pages_lead_to(&target) {
             let message = format!("no route leads to `app.{name}`: it is started, but gets no requests");
             let help = format!("add a [[listen.NAME.route]] with app = \"{name}\", or remove the app");
             warn("listen.NAME.route.app", *span, message, help, cx);
@@ -75,7 +78,8 @@ pub(super) fn warn_of_unused(config: &Config, known: &SectionNames, cx: &mut Che
     let has_proxy = config.listeners.iter().any(|listen| listen.forward_proxy.is_some());
     for (name, span) in known.upstreams.iter().filter(|_| !has_proxy) {
         let has_door = config.upstream(name).is_some_and(|upstream| !upstream.bind.is_empty());
-        if !has_door && !leads_to(&|route| is_target(route, &SplitTarget::Upstream(name.clone()))) {
+        let target = SplitTarget::Upstream(name.clone());
+        if !has_door && !leads_to(&|route| is_target(route, &target)) && !pages_lead_to(&target) {
             let message = format!("nothing leads to `upstream.{name}`: it has no door and no route");
             let help = "give it a door, for example bind = \"127.0.0.1:6102\", or remove it".to_owned();
             warn("upstream.NAME.bind", *span, message, help, cx);
@@ -102,6 +106,11 @@ fn is_target(route: &Route, target: &SplitTarget) -> bool {
     main || route.split.iter().any(|share| share.target == *target)
         || route.mirror.as_ref().is_some_and(|mirror| mirror.target == *target)
         || route.auth_request.as_ref().is_some_and(|auth| auth.service == *target)
+        || makes_page(&route.error_pages, target)
+}
+
+fn makes_page(pages: &[ErrorPage], target: &SplitTarget) -> bool {
+    pages.iter().any(|page| matches!(&page.source, PageSource::App(app, _) if app == target))
 }
 
 fn warn(key: &'static str, span: Span, message: String, help: String, cx: &mut Checker<'_>) {

@@ -33,7 +33,7 @@ pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
 pub use auth_request::AuthRequest;
 pub use compression::{Compression, CompressionLevel, ContentCoding};
 pub use conditions::{Conditions, PatternSet, Scheme, ValueCondition, ValuePattern};
-pub use error_page::ErrorPage;
+pub use error_page::{ErrorPage, PageSource};
 pub use files::{FileOptions, FilesFolder, ImmutableNames};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;

@@ -9,11 +9,13 @@ use crate::checker::Checker;
 use crate::description::Describe;
 use crate::key::{CheckedSubtable, DefaultValue, Field, Key, Section, Set, Subtable};
 use crate::model::{
-    AccessLog, Bind, Cidr, Compression, ErrorPage, ForwardProxy, HeaderRules, Limits, LogFormat,
-    RecordTemplate, Server, Template,
+    AccessLog, Bind, Cidr, Compression, ForwardProxy, HeaderRules, Limits, LogFormat, RecordTemplate, Server,
+    Template,
 };
 use crate::raw::{Directive, Span, Table, Value};
-use crate::shape::{AccessLogShape, BindAddresses, CIDRS, Count, ErrorPagesShape, Flag, header_rules};
+use crate::shape::{
+    AccessLogShape, BindAddresses, CIDRS, Count, ErrorPageDraft, ErrorPagesShape, Flag, header_rules,
+};
 
 /// `[listen.NAME]` before the checks of the whole file, with the spans that these checks report.
 pub(crate) struct ListenDraft {
@@ -24,7 +26,7 @@ pub(crate) struct ListenDraft {
     pub(crate) limits: Limits,
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) http2: bool,
-    pub(crate) error_pages: Vec<ErrorPage>,
+    pub(crate) error_pages: Vec<ErrorPageDraft>,
     pub(crate) forward_proxy: Option<ForwardProxy>,
     pub(crate) compression: Option<Compression>,
     pub(crate) tls: Option<TlsDraft>,
@@ -190,8 +192,8 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         },
         Key {
             name: "error_pages",
-            brief: "Files to send in place of Keepwarm's error responses: `{ 404 = FILE, 5xx = FILE }`",
-            long: "For a single status, or for all that begin with 4 or 5; the single status comes first. They also apply to requests that match no route or are malformed. A route's `error_pages` come before these.",
+            brief: "Pages to send in place of Keepwarm's error responses: `{ 404 = FILE, 5xx = FILE }`",
+            long: "For a single status, or for all that begin with 4 or 5; the single status comes first. They also apply to requests that match no route or are malformed. In place of a file: `{ app = NAME, path = PATH }`, a path whose response is the page ([details](../guide/error-pages.md#pages-of-an-app)). A route's `error_pages` come before these.",
             default: DefaultValue::Words(
                 "none: short responses as HTML, JSON or text, as the client prefers",
             ),

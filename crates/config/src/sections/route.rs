@@ -19,8 +19,8 @@ use crate::model::{
 };
 use crate::raw::{Directive, Span, Table};
 use crate::shape::{
-    CIDRS, DirectoryTable, ExistingPath, FilesFolderShape, Flag, ParsedString, RedirectShape, ResponseShape,
-    SectionName, Size, ValueError, WordOr, Words, header_rules, mapped_fault, template,
+    CIDRS, DirectoryTable, ErrorPageDraft, ExistingPath, FilesFolderShape, Flag, ParsedString, RedirectShape,
+    ResponseShape, SectionName, Size, ValueError, WordOr, Words, header_rules, mapped_fault, template,
 };
 
 pub(crate) use auth_request::AuthRequestDraft;
@@ -43,6 +43,7 @@ pub(crate) struct RouteDraft {
     pub(crate) max_body: Option<Option<u64>>,
     pub(crate) rate_limit: Option<(String, Span)>,
     pub(crate) split: Vec<SplitDraft>,
+    pub(crate) error_pages: Vec<ErrorPageDraft>,
     pub(crate) mirror: Option<MirrorDraft>,
     pub(crate) auth_request: Option<AuthRequestDraft>,
     /// It replaces that of the listener.
@@ -63,6 +64,7 @@ impl RouteDraft {
             max_body: None,
             rate_limit: None,
             split: Vec::new(),
+            error_pages: Vec::new(),
             mirror: None,
             auth_request: None,
             compression: None,

@@ -44,7 +44,7 @@ mod workers;
 pub(crate) use acme::{CERTIFICATE_NAMES, DIRECTORY_URL, EMAILS, EXTERNAL_KEY, PERMISSION_URL};
 pub(crate) use app::{EntryPoint, EnvFile, EnvTable, RequestPath};
 pub(crate) use directories::DirectoryTable;
-pub(crate) use error_pages::ErrorPagesShape;
+pub(crate) use error_pages::{ErrorPageDraft, ErrorPagesShape, PageSourceDraft};
 pub(crate) use files::{FileHeaders, INDEX_NAMES, ImmutableShape};
 pub(crate) use files_folder::FilesFolderShape;
 pub(crate) use frequency::FREQUENCY;

@@ -15,7 +15,7 @@ fn auth() -> AuthRequest {
         user_header: Some("Remote-User".to_owned()),
         response_headers: vec!["Set-Cookie".to_owned(), "X-*".to_owned()],
         passes_ambiguous_paths: false,
-        limits: FetchLimits { time: Duration::from_secs(1), body: 10 },
+        limits: FetchLimits { time: Duration::from_secs(1), body: 10, reads_success: false },
     };
     let response = crate::FixedResponse::new(200, None, &[], "").expect("a response");
     let nowhere = crate::responses::CheckedResponse { response, path: crate::PathPattern::Any };

@@ -23,7 +23,7 @@ pub(super) fn auth_request(
         user_header: auth.user_header.clone(),
         response_headers: auth.response_headers.clone(),
         passes_ambiguous_paths: auth.ambiguous_paths,
-        limits: FetchLimits { time: auth.timeout, body: size(auth.max_response) },
+        limits: FetchLimits { time: auth.timeout, body: size(auth.max_response), reads_success: false },
     };
     let is_app = matches!(auth.service, SplitTarget::App(_));
     let trusted = config.server.trusted_proxies.iter().filter_map(cidr).collect();

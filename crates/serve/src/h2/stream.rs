@@ -226,6 +226,8 @@ impl ServerStream {
             return;
         }
         self.request.notes.routed.response_edits = None;
+        self.request.notes.routed.takes_app_pages = false;
+        self.request.notes.routed.pending_page = None;
         self.request.set_compression(None);
         self.take_back();
         match self.state.response {

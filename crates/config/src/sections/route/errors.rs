@@ -8,12 +8,12 @@ use crate::shape::{ErrorPagesShape, Flag};
 
 pub(super) const ERROR_PAGES: Key<RouteDraft> = Key {
     name: "error_pages",
-    brief: "Files to send in place of Keepwarm's error responses: `{ 404 = FILE, 5xx = FILE }`",
-    long: "For a single status, or for all that begin with 4 or 5; the single status comes first. Pages of the listener apply to statuses without a page here. The status and headers such as `Retry-After` and `Allow` stay; the media type is that of the file's extension. Clients that prefer JSON (`Accept`) get Keepwarm's JSON response, unless the page is JSON. Files are read when the configuration is loaded, and must not be larger than 1 MiB.",
+    brief: "Pages to send in place of Keepwarm's error responses: `{ 404 = FILE, 5xx = FILE }`",
+    long: "For a single status, or for all that begin with 4 or 5; the single status comes first. Pages of the listener apply to statuses without a page here. The status and headers such as `Retry-After` and `Allow` stay; the media type is that of the file's extension. Clients that prefer JSON (`Accept`) get Keepwarm's JSON response, unless the page is JSON. Files are read when the configuration is loaded, and must not be larger than 1 MiB. `{ app = NAME, path = PATH }` in place of a file: a GET of that path makes the page ([details](../guide/error-pages.md#pages-of-an-app)).",
     default: DefaultValue::Words("those of the listener"),
     right: "error_pages = { 404 = \"errors/404.html\", 5xx = \"errors/5xx.html\" }",
     wrong: "error_pages = { 200 = \"errors/404.html\" }",
-    value: &Set(ErrorPagesShape, |draft: &mut RouteDraft, pages| draft.route.error_pages = pages),
+    value: &Set(ErrorPagesShape, |draft: &mut RouteDraft, pages| draft.error_pages = pages),
     ..Key::LIVE
 };
 

@@ -1,4 +1,4 @@
-//! What the service is told about a request.
+//! A request of Keepwarm itself about the request of a client: to a service that authorizes it, or to an app that makes the page of its error response.
 //!
 //! By GET, without a body, at a path of its own, with the client's headers and its `Host`. Who asked for what is in the headers that proxies have for it, so that
 //! services written for any of them understand: `X-Original-URI`, `X-Original-URL` and `X-Original-Method` (nginx), `X-Forwarded-Method` and `X-Forwarded-Uri`
@@ -19,37 +19,53 @@ use keepwarm_serve::{
 };
 use keepwarm_telemetry::meters;
 
-use super::AuthRequest;
+use crate::cidr::Cidr;
 use crate::forwarding::set_fields;
 use crate::maintenance;
 
 /// Fields that only Keepwarm writes.
 static OURS: LazyLock<Arc<FieldPatterns>> = LazyLock::new(|| {
-    let names = ["X-Original-Method", "X-Original-URI", "X-Original-URL", "X-Forwarded-*"];
+    let names = ["X-Original-Method", "X-Original-URI", "X-Original-URL", "X-Forwarded-*", "X-Error-*"];
     Arc::new(FieldPatterns::new(names))
 });
 /// Room for what the head has beyond the client's own, which is within the listener's limits.
 const MORE_FIELDS: usize = 8;
 const MORE_BYTES: usize = 1024;
 
-impl AuthRequest {
-    /// The request, the two ends of its connection, and who serves it.
-    pub(super) fn subrequest(
+/// Who is asked, and where.
+pub(crate) struct SubrequestTarget {
+    /// An app or an upstream.
+    pub(crate) service: Arc<dyn Handler>,
+    /// Its name, in logs and metrics.
+    pub(crate) name: Arc<str>,
+    /// It is an app, which may be under maintenance.
+    pub(crate) is_app: bool,
+    /// The path, and perhaps the query.
+    pub(crate) path: String,
+    pub(crate) trusted_proxies: Arc<[Cidr]>,
+}
+
+impl SubrequestTarget {
+    /// The request, the two ends of its connection, and who serves it. `more`: further fields, with names in lower case.
+    pub(crate) fn subrequest(
         &self,
         exchange: &mut Exchange<'_>,
         requested: &[u8],
+        more: &[(&[u8], &[u8])],
     ) -> (Vec<u8>, ConnectionInfo, Arc<ListenerContext>) {
         let request = exchange.request_mut();
         // Header rules of the route are about its target.
         let rules = request.notes.routed.withheld.take();
-        let bytes = encode(request, &self.settings.path);
+        let bytes = encode(request, &self.path);
         request.notes.routed.withheld = rules;
-        let target = AuthTarget {
+        let mut fields = fields(request, requested, &self.trusted_proxies);
+        more.iter().for_each(|(name, value)| fields.push(name, value));
+        let target = AskedTarget {
             service: Arc::clone(&self.service),
             name: Arc::clone(&self.name),
             is_app: self.is_app,
             notes: Mutex::new(Some(ClientNotes {
-                fields: fields(request, requested, self),
+                fields,
                 forwarded: request.notes.forwarded.clone(),
                 trusted_peer: request.notes.trusted_peer,
                 route: request.notes.route.clone(),
@@ -85,9 +101,9 @@ fn is_of_this_message(name: &[u8]) -> bool {
 }
 
 /// What the service gets beside the client's own fields.
-fn fields(request: &mut Request, requested: &[u8], auth: &AuthRequest) -> Fields {
+fn fields(request: &mut Request, requested: &[u8], trusted_proxies: &[Cidr]) -> Fields {
     let of_target = std::mem::take(&mut request.extra_fields);
-    set_fields(request, &auth.trusted_proxies);
+    set_fields(request, trusted_proxies);
     let mut fields = std::mem::replace(&mut request.extra_fields, of_target);
     let head = &request.head;
     let method = head.method.as_str().as_bytes();
@@ -107,7 +123,7 @@ fn peer(request: &Request) -> ConnectionInfo {
 }
 
 /// That of a listener which has one request.
-fn context(target: AuthTarget, limits: &ConnectionLimits) -> Arc<ListenerContext> {
+fn context(target: AskedTarget, limits: &ConnectionLimits) -> Arc<ListenerContext> {
     let mut limits = ConnectionLimits { per_client: 0, http2: false, ..*limits };
     limits.syntax.fields += MORE_FIELDS;
     limits.syntax.header_block += MORE_BYTES;
@@ -135,14 +151,14 @@ struct ClientNotes {
 }
 
 /// The service, as a listener serves it.
-struct AuthTarget {
+struct AskedTarget {
     service: Arc<dyn Handler>,
     name: Arc<str>,
     is_app: bool,
     notes: Mutex<Option<ClientNotes>>,
 }
 
-impl Handler for AuthTarget {
+impl Handler for AskedTarget {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         let noted = self.notes.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(noted) = noted {
@@ -162,7 +178,7 @@ impl Handler for AuthTarget {
     }
 }
 
-impl Frontend for AuthTarget {
+impl Frontend for AskedTarget {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         respond_with_refusal(exchange, refusal);
     }
