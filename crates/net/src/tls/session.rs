@@ -184,7 +184,11 @@ impl Session {
                 {
                     0
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // These records are lost, and no other may follow them.
+                    self.is_cut = true;
+                    return Err(error);
+                }
             };
             self.channel.outgoing.take(outgoing);
             Ok(WriteProgress { taken, left })
@@ -247,7 +251,7 @@ impl Session {
 
     /// Waits until a read could find something, without needing a buffer.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.channel.has_early() {
+        match self.channel.has_early() || self.channel.end().is_some() {
             true => Poll::Ready(Ok(())),
             false => self.io.poll_readable(cx),
         }
@@ -255,7 +259,7 @@ impl Session {
 
     /// Whether something may be read without waiting.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.channel.has_early() || self.io.is_fresh()
+        self.channel.has_early() || self.channel.end().is_some() || self.io.is_fresh()
     }
 
     /// Waits until something of `slices`, or of what was taken before, has left. Bytes taken before go first.
