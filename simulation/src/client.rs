@@ -2,12 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::rc::Rc;
 use std::time::Duration;
 
-use keepwarm_net::simulation::{Peer, Rng};
+use keepwarm_net::simulation::Rng;
 use tokio::sync::Notify;
 
+use crate::line::Line;
 use crate::pattern;
 use crate::response::{Broken, Head, Pace, Reader};
 use crate::tunnel::{self, TunnelPlan};
@@ -179,14 +179,16 @@ fn encode_chunks(bytes: &mut Vec<u8>, rng: &mut Rng, id: u64, size: usize, chunk
 /// last response.
 pub(crate) async fn run(
     plan: &ClientPlan,
-    connect: impl Future<Output = Option<Peer>>,
+    connect: impl Future<Output = Result<Box<dyn Line>, Broken>>,
     seed: u64,
     name: impl Fn(usize) -> (u64, String),
     mut on_end: impl FnMut(usize, &Outcome),
 ) -> Option<Broken> {
     tokio::time::sleep(plan.start).await;
-    let peer = connect.await?;
-    let peer = Rc::new(peer);
+    let peer = match connect.await {
+        Ok(peer) => peer,
+        Err(broken) => return Some(broken),
+    };
     let state = State {
         begun: RefCell::default(),
         responded: Cell::new(0),
@@ -198,8 +200,8 @@ pub(crate) async fn run(
     let leaves =
         matches!(plan.leave, Disconnect::Resets(_) | Disconnect::Closes(_) | Disconnect::ResetsLater(_));
     let left = {
-        let write = write(plan, &peer, seed, &name, &state);
-        let read = read(plan, &peer, &name, &state, &mut on_end);
+        let write = write(plan, &*peer, seed, &name, &state);
+        let read = read(plan, &*peer, &name, &state, &mut on_end);
         let (mut write, mut read) = (std::pin::pin!(write), std::pin::pin!(read));
         tokio::select! {
             biased;
@@ -213,9 +215,7 @@ pub(crate) async fn run(
             }
         }
     };
-    if let Ok(peer) = Rc::try_unwrap(peer)
-        && matches!(plan.leave, Disconnect::Resets(_) | Disconnect::ResetsLater(_))
-    {
+    if matches!(plan.leave, Disconnect::Resets(_) | Disconnect::ResetsLater(_)) {
         peer.reset();
     }
     left
@@ -256,10 +256,10 @@ impl State {
     }
 
     /// What the end of a connection is where the response to this request was to come.
-    fn ended_before(&self, number: usize, peer: &Peer) -> Broken {
+    fn ended_before(&self, number: usize, peer: &dyn Line) -> Broken {
         match self.begun.borrow().get(number) {
             // Bytes on their way may meet the end.
-            Some(begun) if peer.delivered() > *begun => Broken::Ended,
+            Some(begun) if peer.peer().delivered() > *begun => Broken::Ended,
             _ => Broken::Idle,
         }
     }
@@ -267,7 +267,7 @@ impl State {
 
 async fn write(
     plan: &ClientPlan,
-    peer: &Peer,
+    peer: &dyn Line,
     seed: u64,
     name: &impl Fn(usize) -> (u64, String),
     state: &State,
@@ -287,7 +287,7 @@ async fn write(
         let (id, path) = name(number);
         let (bytes, begin) = encode(request, id, &path, seed ^ id);
         let mut at = 0;
-        state.begun.borrow_mut().push(peer.sent());
+        state.begun.borrow_mut().push(peer.peer().sent());
         while at < bytes.len() {
             if request.expects && at == begin {
                 state.until(|| state.wanted.get() == Some(number) || state.responded.get() > number).await;
@@ -328,7 +328,7 @@ async fn write(
 
 async fn read(
     plan: &ClientPlan,
-    peer: &Peer,
+    peer: &dyn Line,
     name: &impl Fn(usize) -> (u64, String),
     state: &State,
     on_end: &mut impl FnMut(usize, &Outcome),

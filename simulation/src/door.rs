@@ -17,6 +17,7 @@ use keepwarm_serve::{ConnectionLimits, ForwardingPolicy, Frontend, StopListening
 use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::front::{self, Expected, id};
 use crate::http2_origin::{self, Http2Plan};
+use crate::line;
 use crate::origin::{self, Framing, Noise, OriginPlan, Plans};
 use crate::plan::{self, Smaller, WIDE};
 use crate::run::Scenario;
@@ -258,10 +259,9 @@ impl Door {
 
     async fn visit(&self, number: usize) {
         let (plan, responses) = &self.clients[number];
-        let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
         let broken = client::run(
             plan,
-            async move { simulation::connect(&endpoint).ok() },
+            line::connect(ADDRESS.parse().expect("an address")),
             self.seed,
             |request| (id(number, request), format!("/{number}/{request}")),
             |request, outcome| {

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use keepwarm_net::Endpoint;
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
 use keepwarm_serve::{ConnectionLimits, StopListening};
 use keepwarm_workers::dispatch::AppPolicy;
@@ -15,6 +14,8 @@ use crate::response::{Broken, Pace};
 use crate::run::Scenario;
 use crate::site;
 use crate::sizes::near_boundary;
+use crate::tls::Ending;
+use crate::transport::{Transport, TransportPlan};
 use crate::worker::{self, BodyRead, Fault, Observations, ResponsePlan, Responses, WorkerPlan};
 
 /// A front door with its clients and workers.
@@ -23,7 +24,7 @@ pub(crate) struct Front {
     seed: u64,
     settings: Settings,
     /// Nothing fails, and every client behaves: every request has its response, whole.
-    clean: bool,
+    pub(crate) clean: bool,
     /// Data-plane threads.
     threads: usize,
     workers: usize,
@@ -35,6 +36,7 @@ pub(crate) struct Front {
     /// After this time the reactor refuses the next registrations of workers' sockets, this many.
     refused: Option<(Duration, u32)>,
     clients: Vec<(ClientPlan, Vec<ResponsePlan>)>,
+    pub(crate) transport: TransportPlan,
 }
 
 const ADDRESS: &str = "192.0.2.10:80";
@@ -91,6 +93,7 @@ impl Scenario for Front {
                 .chance(150)
                 .then(|| (Duration::from_millis(rng.size(1000) as u64), 1 + rng.below(12) as u32)),
             clients,
+            transport: TransportPlan::PLAIN,
         }
     }
 
@@ -99,7 +102,8 @@ impl Scenario for Front {
     }
 
     fn bound(&self) -> Duration {
-        match self.clean {
+        let more = self.transport.patience();
+        more + match self.clean {
             // One after the other, where they do not all find room at once.
             true if self.is_short() => SCRIPTS * self.clients.len() as u32 + Duration::from_secs(10),
             true => SCRIPTS + Duration::from_secs(10),
@@ -127,9 +131,13 @@ impl Scenario for Front {
         let app = site::app(&remotes, policy, self.clean, move |peer, kill| {
             worker::run(peer, worker.clone(), Rc::clone(&responses), Rc::clone(&heard), kill)
         });
-        let limits = site::limits(self.clean, ConnectionLimits::default());
+        let limits = ConnectionLimits { head_timeout: self.transport.times.0, ..ConnectionLimits::default() };
+        let limits = site::limits(self.clean, limits);
         let handler = site::edge(&app, self.max_body);
-        let (open, stops) = site::listen(&remotes, ADDRESS, handler, limits, self.connections);
+        let transport = Transport::new(&self.transport, ADDRESS, false);
+        let (open, stops) = site::listen_over(&transport, &remotes, handler, limits, self.connections);
+        let jump = self.settings.jump.map_or(Duration::ZERO, |(_, by)| by);
+        let strangers = tokio::task::spawn_local(Rc::clone(&transport).strangers(jump));
         if let Some((after, count)) = self.refused {
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(after).await;
@@ -137,16 +145,18 @@ impl Scenario for Front {
             });
         }
         site::visits(self.clients.len(), |number| {
-            let plan = Rc::clone(&self);
-            async move { plan.visit(number).await }
+            let (plan, transport) = (Rc::clone(&self), Rc::clone(&transport));
+            async move { plan.visit(number, &transport).await }
         })
         .await;
+        strangers.await.expect("strangers");
         stops.iter().for_each(StopListening::hand_over);
         if self.clean {
             site::until_closed(&open, Duration::from_secs(9)).await;
             site::until_idle(&app).await;
         }
         plan::judge_observations(&seen.borrow(), 3, |at, request| &self.clients[at].0.requests[request]);
+        transport.judge(&seen.borrow());
     }
 
     fn smaller(&self) -> Vec<Self> {
@@ -171,12 +181,25 @@ impl Scenario for Front {
 }
 
 impl Front {
-    async fn visit(&self, number: usize) {
+    /// Under TLS, clients read what a handshake brings, and say an end where they have one.
+    pub(crate) fn speaks_over_tls(&mut self) {
+        // Tickets follow a handshake, and its end waits until they have left: a client that reads nothing needs room for them.
+        const TICKETS: usize = 2048;
+        let Some(tls) = &mut self.transport.tls else { return };
+        if self.settings.capacity.0 < TICKETS {
+            self.clients.iter_mut().for_each(|(client, _)| client.late = false);
+        }
+        // A FIN without close_notify means a connection that was cut off (RFC 8446 §6.1).
+        if self.clean && tls.ending == Ending::Cuts {
+            tls.ending = Ending::Whole;
+        }
+    }
+
+    async fn visit(&self, number: usize, transport: &Transport) {
         let (plan, responses) = &self.clients[number];
-        let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
         let broken = client::run(
             plan,
-            async move { simulation::connect(&endpoint).ok() },
+            transport.connect(number),
             self.seed,
             |request| (id(number, request), format!("/{number}/{request}")),
             |request, outcome| self.check(&plan.requests[request], &responses[request], outcome),
@@ -187,6 +210,11 @@ impl Front {
             Some(Broken::Idle) if self.is_short() => {}
             broken => plan::judge(number, plan, broken, self.clean, self.may_end_early(number)),
         }
+    }
+
+    /// Whether there may be no place for one more client.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.connections < 100
     }
 
     /// Whether there are fewer connections than clients.

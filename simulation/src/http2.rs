@@ -6,8 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use keepwarm_net::Endpoint;
-use keepwarm_net::simulation::{self, Faults, Rng, Settings};
+use keepwarm_net::simulation::{Faults, Rng, Settings};
 use keepwarm_serve::{ConnectionLimits, StopListening};
 
 use crate::client::{Outcome, RequestPlan};
@@ -16,6 +15,7 @@ use crate::http2_client::{self, ClientPlan, End, StreamPlan};
 use crate::plan::{self, Smaller};
 use crate::run::Scenario;
 use crate::site;
+use crate::transport::{Transport, TransportPlan};
 use crate::worker::{self, BodyRead, Observations, ResponsePlan, Responses, WorkerPlan};
 use draw::{Draw, SMALL_BODY, expect_in_a_crowd, part_slowly};
 
@@ -25,12 +25,13 @@ pub(crate) struct Http2 {
     seed: u64,
     settings: Settings,
     /// Nothing fails, and every client behaves: every request has its response, whole.
-    clean: bool,
+    pub(crate) clean: bool,
     workers: usize,
     worker: WorkerPlan,
     max_body: Option<u64>,
     connections: usize,
     clients: Vec<(ClientPlan, Vec<ResponsePlan>)>,
+    pub(crate) transport: TransportPlan,
 }
 
 const ADDRESS: &str = "192.0.2.10:80";
@@ -70,7 +71,17 @@ impl Scenario for Http2 {
             }
             _ => {}
         }
-        Self { seed, settings, clean, workers: 1 + rng.below(2), worker, max_body, connections, clients }
+        Self {
+            seed,
+            settings,
+            clean,
+            workers: 1 + rng.below(2),
+            worker,
+            max_body,
+            connections,
+            clients,
+            transport: TransportPlan::PLAIN,
+        }
     }
 
     fn settings(&self) -> Settings {
@@ -78,7 +89,8 @@ impl Scenario for Http2 {
     }
 
     fn bound(&self) -> Duration {
-        match self.clean {
+        let more = self.transport.patience();
+        more + match self.clean {
             true if self.connections < self.clients.len() => {
                 SCRIPTS * self.clients.len() as u32 + Duration::from_secs(10)
             }
@@ -106,17 +118,21 @@ impl Scenario for Http2 {
         let app = site::app(&remotes, policy, self.clean, move |peer, kill| {
             worker::run(peer, worker.clone(), Rc::clone(&responses), Rc::clone(&heard), kill)
         });
-        let limits =
-            site::limits(self.clean, ConnectionLimits { http2: true, ..ConnectionLimits::default() });
-        let (open, stops) =
-            site::listen(&remotes, ADDRESS, site::edge(&app, self.max_body), limits, self.connections);
+        let head_timeout = self.transport.times.0;
+        let limits = ConnectionLimits { http2: true, head_timeout, ..ConnectionLimits::default() };
+        let limits = site::limits(self.clean, limits);
+        let transport = Transport::new(&self.transport, ADDRESS, true);
+        let handler = site::edge(&app, self.max_body);
+        let (open, stops) = site::listen_over(&transport, &remotes, handler, limits, self.connections);
+        let jump = self.settings.jump.map_or(Duration::ZERO, |(_, by)| by);
+        let strangers = tokio::task::spawn_local(Rc::clone(&transport).strangers(jump));
         site::visits(self.clients.len(), |number| {
-            let plan = Rc::clone(&self);
-            async move { plan.visit(number).await }
+            let (plan, transport) = (Rc::clone(&self), Rc::clone(&transport));
+            async move { plan.visit(number, &transport).await }
         })
         .await;
+        strangers.await.expect("strangers");
         stops.iter().for_each(StopListening::hand_over);
-        let jump = self.settings.jump.map_or(Duration::ZERO, |(_, by)| by);
         let patience =
             if self.clean { Duration::from_secs(9) } else { Duration::from_secs(150) + self.pause() };
         let patience = patience + jump;
@@ -125,6 +141,7 @@ impl Scenario for Http2 {
             site::until_idle(&app).await;
         }
         plan::judge_observations(&seen.borrow(), 3, |at, stream| &self.clients[at].0.streams[stream].request);
+        transport.judge(&seen.borrow());
     }
 
     fn smaller(&self) -> Vec<Self> {
@@ -173,13 +190,21 @@ impl Smaller<'_, Http2> {
 }
 
 impl Http2 {
-    async fn visit(&self, number: usize) {
+    /// Its requests have the scheme of their connections.
+    pub(crate) fn speaks_over_tls(&mut self) {
+        let scheme = if self.transport.tls.is_some() { "https" } else { "http" };
+        for (client, _) in &mut self.clients {
+            client.scheme = scheme;
+            // Bytes leave the socket a record at a time: between two, there is less time than a server waits for a client that receives nothing (2 s).
+            client.pipe.reads.pause = client.pipe.reads.pause.min(Duration::from_millis(400));
+        }
+    }
+
+    async fn visit(&self, number: usize, transport: &Transport) {
         let (client, responses) = &self.clients[number];
-        let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
-        let connect = async move { simulation::connect(&endpoint).ok() };
         let name = |stream| (id(number, stream), format!("/{number}/{stream}"));
         let seed = self.seed ^ number as u64;
-        let ends = http2_client::run(Rc::new(client.clone()), connect, seed, name).await;
+        let ends = http2_client::run(Rc::new(client.clone()), transport.connect(number), seed, name).await;
         for (stream, end) in ends.iter().enumerate() {
             let request = &client.streams[stream].request;
             match end {
@@ -203,6 +228,11 @@ impl Http2 {
         let bodies = self.clients.iter().flat_map(|(client, _)| &client.streams);
         let largest = bodies.map(|stream| stream.request.body.size()).max().unwrap_or(0);
         Duration::from_secs(largest as u64 / u64::from(ConnectionLimits::default().body_rate))
+    }
+
+    /// Whether there may be no place for one more client.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.connections < 100
     }
 
     /// At the limit a connection makes room for the next.

@@ -11,15 +11,15 @@ use bytes::Bytes;
 use h2::client::{Connection, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
-use keepwarm_net::simulation::Peer;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use crate::client::{BodyPlan, Outcome, RequestPlan};
 use crate::frames::{FramePlan, Frames};
+use crate::line::Line;
 use crate::pattern;
 use crate::pipe::{Pipe, PipePlan};
-use crate::response::{Head, Pace};
+use crate::response::{Broken, Head, Pace};
 
 /// The plan of one stream.
 #[derive(Debug, Clone)]
@@ -47,6 +47,7 @@ pub(crate) enum StreamReset {
 /// The plan of one connection.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientPlan {
+    pub(crate) scheme: &'static str,
     pub(crate) start: Duration,
     /// The window of a stream, in bytes.
     pub(crate) window: u32,
@@ -89,15 +90,18 @@ impl From<h2::Error> for End {
 /// Sends the requests, and returns the result of each. `name(n)`: id and path of the nth.
 pub(crate) async fn run(
     plan: Rc<ClientPlan>,
-    connect: impl Future<Output = Option<Peer>>,
+    connect: impl Future<Output = Result<Box<dyn Line>, Broken>>,
     seed: u64,
     name: impl Fn(usize) -> (u64, String),
 ) -> Vec<End> {
     sleep(plan.start).await;
     let broken = |why: &str| plan.streams.iter().map(|_| End::Broken(why.to_owned())).collect();
-    let Some(peer) = connect.await else { return broken("not connected") };
+    let peer = match connect.await {
+        Ok(peer) => peer,
+        Err(why) => return broken(&format!("not connected: {why:?}")),
+    };
     let frames = Frames::of_client(plan.frames.clone(), seed);
-    let pipe = Pipe::new(Box::new(peer), plan.pipe.clone(), Some(frames));
+    let pipe = Pipe::new(peer, plan.pipe.clone(), Some(frames));
     let handshake = h2::client::Builder::new()
         .initial_window_size(plan.window)
         .initial_connection_window_size(plan.connection_window)
@@ -115,7 +119,8 @@ pub(crate) async fn run(
             let (plan, requests) = (Rc::clone(&plan), requests.clone());
             let (id, path) = name(number);
             tokio::task::spawn_local(async move {
-                stream(&plan.streams[number], plan.narrows(), requests, id, &path).await
+                let url = format!("{}://a.example{path}", plan.scheme);
+                stream(&plan.streams[number], plan.narrows(), requests, id, &url).await
             })
         })
         .collect();
@@ -148,12 +153,12 @@ async fn drive(mut connection: Connection<Pipe, Bytes>, becomes: Option<(Duratio
     let _ = connection.await;
 }
 
-async fn stream(plan: &StreamPlan, narrows: bool, requests: SendRequest<Bytes>, id: u64, path: &str) -> End {
+async fn stream(plan: &StreamPlan, narrows: bool, requests: SendRequest<Bytes>, id: u64, url: &str) -> End {
     sleep(plan.start).await;
     // How the connection ends is for the streams that were begun.
     let Ok(mut requests) = requests.ready().await else { return End::Broken("not begun".to_owned()) };
     let ends = matches!(plan.request.body, BodyPlan::None | BodyPlan::Length(0));
-    let (response, sending) = match requests.send_request(head(&plan.request, path), ends) {
+    let (response, sending) = match requests.send_request(head(&plan.request, url), ends) {
         Ok(both) => both,
         Err(error) => return error.into(),
     };
@@ -188,8 +193,8 @@ async fn stream(plan: &StreamPlan, narrows: bool, requests: SendRequest<Bytes>, 
     }
 }
 
-fn head(plan: &RequestPlan, path: &str) -> Request<()> {
-    let mut request = Request::builder().method(plan.method).uri(format!("http://a.example{path}"));
+fn head(plan: &RequestPlan, url: &str) -> Request<()> {
+    let mut request = Request::builder().method(plan.method).uri(url);
     if plan.takes_trailers {
         request = request.header("te", "trailers");
     }

@@ -2,9 +2,21 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-use keepwarm_net::simulation::Peer;
+use keepwarm_net::Endpoint;
+use keepwarm_net::simulation::{self, Peer};
+
+use crate::response::Broken;
+
+/// A connection in plaintext to this address.
+pub(crate) async fn connect(address: SocketAddr) -> Result<Box<dyn Line>, Broken> {
+    match simulation::connect(&Endpoint::Tcp(address)) {
+        Ok(peer) => Ok(Box::new(peer)),
+        Err(_) => Err(Broken::Unreached),
+    }
+}
 
 /// One end of a connection.
 pub(crate) trait Line {

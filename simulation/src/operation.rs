@@ -8,13 +8,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{BindAddress, Endpoint, Remote, bind};
+use keepwarm_net::simulation::{Faults, Rng, Settings};
+use keepwarm_net::{BindAddress, Remote, bind};
 use keepwarm_workers::supervisor::{AppSpec, Recycling, ReloadReport, Scaling, StartFailure, Supervisor};
 use tokio::time::Instant;
 
 use crate::client::{self, ClientPlan};
 use crate::front::{self, Expected, id};
+use crate::line;
 use crate::operation::process::{BootOutcome, ProcessPlan, Processes};
 use crate::operation::server::{FIRST, SECOND, Server};
 use crate::plan::{self, Smaller};
@@ -388,7 +389,7 @@ impl Operation {
         let connect = async {
             connected.set(Instant::now());
             address.set(processes.address());
-            simulation::connect(&Endpoint::Tcp(address.get())).ok()
+            line::connect(address.get()).await
         };
         let broken = client::run(
             plan,
@@ -415,7 +416,7 @@ impl Operation {
         let too_late = closed.is_some_and(|at| connected.get() + self.settings.latency * 2 >= at);
         match broken {
             // A server that ends closes a client that is silent for long.
-            Some(Broken::Idle) if ends => {}
+            Some(Broken::Idle | Broken::Unreached) if ends => {}
             Some(Broken::Ended) if too_late => {}
             broken => plan::judge(number, plan, broken, self.clean, ends || self.may_end_early(number)),
         }

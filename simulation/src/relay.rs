@@ -20,6 +20,7 @@ use crate::door::{self, tunnel_at_the_end};
 use crate::fastcgi::ScriptPlan;
 use crate::front::{self, Expected, id};
 use crate::http2_origin::Http2Plan;
+use crate::line;
 use crate::origin::{Framing, HANDED, Noise, OriginPlan};
 use crate::pattern;
 use crate::plan::{self, Smaller};
@@ -315,14 +316,13 @@ impl Relay {
 
     async fn visit(&self, number: usize) {
         let (plan, responses) = &self.clients[number];
-        let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
         let path = |request: usize| match &responses[request].query {
             query if query.is_empty() => format!("/{number}/{request}"),
             query => format!("/{number}/{request}?{query}"),
         };
         let broken = client::run(
             plan,
-            async move { simulation::connect(&endpoint).ok() },
+            line::connect(ADDRESS.parse().expect("an address")),
             self.seed,
             |request| (id(number, request), path(request)),
             |request, outcome| self.check(&plan.requests[request], &responses[request].response, outcome),

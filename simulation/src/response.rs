@@ -52,6 +52,8 @@ pub(crate) struct Reader<'p> {
 /// Why a message is not whole.
 #[derive(Debug)]
 pub(crate) enum Broken {
+    /// Nobody listened.
+    Unreached,
     /// The connection ended between messages: the response before announced it.
     Announced,
     /// It ended while nothing of the next request had arrived.

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use keepwarm_net::simulation::{self, Reactor, Settings, Totals};
 use tokio::runtime::{Builder, LocalOptions, RngSeed};
 
-use crate::{Options, door, examine, front, http2, memory, operation, relay, upstream, watchdog, websocket};
+use crate::{
+    Options, door, examine, front, http2, listener, memory, operation, relay, upstream, watchdog, websocket,
+};
 
 #[cfg(not(tokio_unstable))]
 compile_error!(
@@ -55,6 +57,7 @@ pub(crate) static WORLDS: &[World] = &[
     World { name: "relay", examine: examine::<relay::Relay> },
     World { name: "http2", examine: examine::<http2::Http2> },
     World { name: "upstream", examine: examine::<upstream::Upstream> },
+    World { name: "listener", examine: examine::<listener::Listener> },
 ];
 
 thread_local! {

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,6 +17,7 @@ use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerLinks};
 use tokio::sync::Notify;
 
 use crate::plan::serve_all;
+use crate::transport::{Transport, TransportPlan};
 
 /// These limits; in a clean world no client is too slow: one byte at a time through slow pipes is slow without a fault.
 pub(crate) fn limits(clean: bool, limits: ConnectionLimits) -> ConnectionLimits {
@@ -64,18 +64,29 @@ pub(crate) fn listen(
     limits: ConnectionLimits,
     most: usize,
 ) -> (Arc<OpenConnections>, Vec<StopListening>) {
+    let transport = Transport::new(&TransportPlan::PLAIN, address, false);
+    listen_over(&transport, remotes, handler, limits, most)
+}
+
+/// As [`listen`], over this transport.
+pub(crate) fn listen_over(
+    transport: &Transport,
+    remotes: &[Remote],
+    handler: Arc<dyn Frontend>,
+    limits: ConnectionLimits,
+    most: usize,
+) -> (Arc<OpenConnections>, Vec<StopListening>) {
     let open = Arc::new(OpenConnections::new(most));
     let context = Arc::new(ListenerContext {
         handler,
         limits,
-        proxy_protocol: None,
+        proxy_protocol: transport.proxy_protocol(),
         draining: Arc::new(AtomicBool::new(false)),
         open: Arc::clone(&open),
         meter: keepwarm_telemetry::meters::listener("main"),
-        tls: None,
+        tls: transport.tls(),
     });
-    let address: SocketAddr = address.parse().expect("an address");
-    let bound = bind(BindAddress::Tcp(address)).expect("nobody listens there");
+    let bound = bind(BindAddress::Tcp(transport.address)).expect("nobody listens there");
     let stops = serve_all(remotes, &bound, &context);
     (open, stops)
 }

@@ -11,24 +11,31 @@ use keepwarm_serve::{ConnectionLimits, StopListening};
 use crate::client::{self, BodyPlan, ClientPlan, Disconnect, RequestPlan};
 use crate::response::Pace;
 use crate::run::{self, Scenario};
+use crate::tls::TlsPlan;
+use crate::transport::{Transport, TransportPlan};
 use crate::worker::{self, BodyRead, Fault, Observations, ResponsePlan, Responses, WorkerPlan};
 use crate::{plan, site};
 
-/// A request that is larger than its worker's socket buffer, while the reactor refuses this many registrations: the one that reports room, the one before it, and
-/// again.
+/// A request that is larger than the socket buffers.
 #[derive(Debug, Clone)]
-struct Refused(u32);
+struct Upload {
+    /// The reactor refuses this many registrations of its worker's socket: the one that reports room, the one before it, and again.
+    refused: u32,
+    /// It comes over TLS, and expects `100 Continue`.
+    over_tls: bool,
+}
 
 const ADDRESS: &str = "192.0.2.10:80";
 const LENGTH: usize = 10_000;
 
-impl Scenario for Refused {
+impl Scenario for Upload {
     fn generate(seed: u64) -> Self {
-        Self(seed as u32)
+        Self { refused: seed as u32, over_tls: false }
     }
 
     fn settings(&self) -> Settings {
-        Settings { capacity: (512, 512), ..Settings::default() }
+        let size = if self.over_tls { 4 } else { 512 };
+        Settings { capacity: (size, size), ..Settings::default() }
     }
 
     fn bound(&self) -> Duration {
@@ -51,15 +58,17 @@ impl Scenario for Refused {
             })
         };
         let edge = site::edge(&app, None);
-        let (open, stops) = site::listen(&remotes, ADDRESS, edge, ConnectionLimits::default(), 100);
+        let tls = self.over_tls.then_some(TlsPlan::FAST);
+        let transport = Transport::new(&TransportPlan { tls, ..TransportPlan::PLAIN }, ADDRESS, false);
+        let (open, stops) = site::listen_over(&transport, &remotes, edge, ConnectionLimits::default(), 100);
         // The worker has said hello by then.
         tokio::time::sleep(Duration::from_millis(10)).await;
-        simulation::refuse_watches(self.0);
-        let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
-        let plan = client();
+        simulation::refuse_watches(self.refused);
+        let mut plan = client();
+        plan.requests[0].expects = self.over_tls;
         let broken = client::run(
             &plan,
-            async move { simulation::connect(&endpoint).ok() },
+            transport.connect(0),
             0,
             |_| (0, "/".to_owned()),
             |_, outcome| assert_eq!(outcome.head.status, 200, "{outcome:?}"),
@@ -113,13 +122,92 @@ fn response() -> ResponsePlan {
     }
 }
 
+/// More handshakes than a thread may have begun (512) stand still when a client comes.
+#[derive(Debug, Clone)]
+struct Crowd;
+
+const STRANGERS: usize = 600;
+const AT_ONCE: usize = 512;
+
+impl Scenario for Crowd {
+    fn generate(_: u64) -> Self {
+        Self
+    }
+
+    fn settings(&self) -> Settings {
+        Settings { capacity: (4096, 4096), ..Settings::default() }
+    }
+
+    fn bound(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    fn memory(&self) -> usize {
+        64 << 20
+    }
+
+    async fn play(self: Rc<Self>) {
+        let remotes = plan::remotes(1);
+        let responses: Responses = Rc::new(|_| Some((0, response())));
+        let worker = WorkerPlan { blocking: true, streams: 1, ahead: 0, credit_step: 1 };
+        let seen = Rc::new(RefCell::new(Observations::default()));
+        let app = site::app(&remotes, site::policy(1), true, move |peer, kill| {
+            worker::run(peer, worker.clone(), Rc::clone(&responses), Rc::clone(&seen), kill)
+        });
+        let over_tls = TransportPlan { tls: Some(TlsPlan::FAST), ..TransportPlan::PLAIN };
+        let transport = Transport::new(&over_tls, ADDRESS, false);
+        let edge = site::edge(&app, None);
+        let (open, stops) = site::listen_over(&transport, &remotes, edge, ConnectionLimits::default(), 1000);
+        let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
+        let strangers: Vec<_> =
+            (0..STRANGERS).map(|_| simulation::connect(&endpoint).expect("a listener")).collect();
+        // The begin of a ClientHello.
+        for stranger in &strangers {
+            stranger.write(b"\x16\x03\x01").await.expect("room");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(open.count(), AT_ONCE, "the oldest are given up, and no others");
+        let plan = client();
+        let connect = transport.connect(0);
+        let check = |_, outcome: &client::Outcome| assert_eq!(outcome.head.status, 200, "{outcome:?}");
+        let broken = client::run(&plan, connect, 0, |_| (0, "/".to_owned()), check).await;
+        plan::judge(0, &plan, broken, true, false);
+        drop(strangers);
+        stops.iter().for_each(StopListening::hand_over);
+        site::until_closed(&open, Duration::from_secs(3)).await;
+    }
+
+    fn smaller(&self) -> Vec<Self> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn handshakes_that_stand_still_keep_nobody_out() {
+    keepwarm_telemetry::per_thread::set_threads(3);
+    run::catch_panics();
+    if let Err(failure) = run::play(0, &Crowd) {
+        panic!("{failure}");
+    }
+}
+
 #[test]
 fn a_worker_gets_its_request_though_the_reactor_refuses_watches_for_a_while() {
     keepwarm_telemetry::per_thread::set_threads(3);
     run::catch_panics();
     for refused in 0..=12 {
-        if let Err(failure) = run::play(0, &Refused(refused)) {
+        if let Err(failure) = run::play(0, &Upload { refused, over_tls: false }) {
             panic!("where {refused} are refused: {failure}");
         }
+    }
+}
+
+/// What TLS has taken of a `100 Continue` and the socket has not was forgotten.
+#[test]
+fn a_client_is_told_to_continue_over_tls_however_small_its_socket_is() {
+    keepwarm_telemetry::per_thread::set_threads(3);
+    run::catch_panics();
+    if let Err(failure) = run::play(0, &Upload { refused: 0, over_tls: true }) {
+        panic!("{failure}");
     }
 }

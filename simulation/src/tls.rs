@@ -1,4 +1,6 @@
-//! TLS at a script's end of a connection: rustls as the server. Nothing of its randomness shows: keys, signatures and tickets have one length each.
+//! TLS at a script's end of a connection: rustls as the server, or as the client. Nothing of its randomness shows: keys, signatures and tickets have one length each.
+
+mod client;
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
@@ -10,12 +12,14 @@ use keepwarm_net::simulation::{Peer, Rng};
 use keepwarm_net::{CaSource, ClientTls, Pem, TlsSettings, TlsVersion};
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, SerialNumber};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection};
+use rustls::{Connection, ServerConfig, ServerConnection};
 
 use crate::line::Line;
 use crate::plan::Smaller;
 
-/// A server's TLS settings.
+pub(crate) use client::{TlsClient, listener};
+
+/// The TLS settings of an end.
 #[derive(Debug, Clone)]
 pub(crate) struct TlsPlan {
     pub(crate) version: TlsVersion,
@@ -44,8 +48,8 @@ pub(crate) enum Ending {
 /// A fault in a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandshakeFault {
-    /// It never ends.
-    Silent,
+    /// After this many bytes of it nothing more comes.
+    Stops(usize),
     /// The connection dies after this many bytes of it.
     Dies(usize),
     /// The bytes are not TLS.
@@ -55,9 +59,20 @@ pub(crate) enum HandshakeFault {
 }
 
 impl TlsPlan {
+    /// Whole handshakes, at once.
+    #[cfg(test)]
+    pub(crate) const FAST: Self = Self {
+        version: TlsVersion::Tls13,
+        record: None,
+        piece: usize::MAX,
+        resumes: false,
+        ending: Ending::Whole,
+        fault: None,
+    };
+
     pub(crate) fn draw(rng: &mut Rng, clean: bool) -> Self {
         let fault = match rng.below(4) {
-            0 => HandshakeFault::Silent,
+            0 => HandshakeFault::Stops(0),
             1 => HandshakeFault::Dies(rng.below(3000)),
             2 => HandshakeFault::Garbage,
             _ => HandshakeFault::WrongName,
@@ -88,6 +103,7 @@ impl TlsPlan {
 /// A server's certificate, which is its own authority, and its key.
 struct Identity {
     pem: String,
+    key_pem: String,
     chain: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
 }
@@ -101,14 +117,19 @@ impl Identity {
         params.serial_number = Some(SerialNumber::from(1));
         let certificate = params.self_signed(&key).expect("a certificate");
         let chain = certificate.der().clone();
-        Self { pem: certificate.pem(), chain, key: PrivateKeyDer::Pkcs8(key.serialize_der().into()) }
+        Self {
+            pem: certificate.pem(),
+            key_pem: key.serialize_pem(),
+            chain,
+            key: PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+        }
     }
 }
 
-/// The one that is expected, and one of another name.
-fn identities() -> &'static [Identity; 2] {
-    static IDENTITIES: OnceLock<[Identity; 2]> = OnceLock::new();
-    IDENTITIES.get_or_init(|| [Identity::new(NAME), Identity::new("other.example")])
+/// The origin's, one of another name, and the listener's.
+fn identities() -> &'static [Identity; 3] {
+    static IDENTITIES: OnceLock<[Identity; 3]> = OnceLock::new();
+    IDENTITIES.get_or_init(|| [NAME, "other.example", client::NAME].map(Identity::new))
 }
 
 /// Keepwarm's TLS settings: it trusts both certificates.
@@ -135,7 +156,7 @@ pub(crate) struct TlsServer {
 impl TlsServer {
     /// `alpn`: what it chooses.
     pub(crate) fn new(plan: TlsPlan, alpn: Option<&[u8]>) -> Rc<Self> {
-        let [right, wrong] = identities();
+        let [right, wrong, _] = identities();
         let config = |identity: &Identity| Arc::new(config(&plan, identity, alpn));
         Rc::new(Self { config: config(right), wrong: config(wrong), accepted: Cell::new(0), plan })
     }
@@ -150,8 +171,7 @@ impl TlsServer {
             out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
         }
         let tls = ServerConnection::new(Arc::clone(config)).expect("a configuration");
-        let state = State { tls, incoming: Vec::new(), out, sent: 0, ends: false, is_broken: false };
-        Box::new(Tls { peer, plan: self.plan.clone(), fault, state: RefCell::new(state) })
+        Box::new(Tls::new(peer, tls.into(), out, (self.plan.clone(), fault)))
     }
 }
 
@@ -176,8 +196,8 @@ fn config(plan: &TlsPlan, identity: &Identity, alpn: Option<&[u8]>) -> ServerCon
     config
 }
 
-/// A server's end of a connection under TLS.
-struct Tls {
+/// An end of a connection under TLS.
+pub(crate) struct Tls {
     peer: Peer,
     plan: TlsPlan,
     fault: Option<HandshakeFault>,
@@ -185,7 +205,7 @@ struct Tls {
 }
 
 struct State {
-    tls: ServerConnection,
+    tls: Connection,
     /// Bytes that it has not looked at.
     incoming: Vec<u8>,
     /// Records that have not left.
@@ -195,29 +215,58 @@ struct State {
     ends: bool,
     /// Nothing more is read.
     is_broken: bool,
+    /// What leaves is still of the handshake.
+    opens: bool,
+    /// It has stopped, as planned.
+    is_stopped: bool,
 }
 
 /// Records that are kept before more is encrypted.
 const ENOUGH: usize = 16 * 1024;
 
 impl Tls {
+    /// `out`: what leaves first.
+    fn new(
+        peer: Peer,
+        tls: Connection,
+        out: Vec<u8>,
+        (plan, fault): (TlsPlan, Option<HandshakeFault>),
+    ) -> Self {
+        let state = State {
+            tls,
+            incoming: Vec::new(),
+            out,
+            sent: 0,
+            ends: false,
+            is_broken: false,
+            opens: false,
+            is_stopped: false,
+        };
+        Self { peer, plan, fault, state: RefCell::new(state) }
+    }
+
     /// Writes the records there are. Ready: none are left.
     fn poll_out(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let state = &mut *self.state.borrow_mut();
         while state.tls.wants_write() {
             state.tls.write_tls(&mut state.out)?;
         }
-        if self.fault == Some(HandshakeFault::Silent) {
-            state.out.clear();
-        }
         while !state.out.is_empty() {
-            let piece = if state.tls.is_handshaking() { self.plan.piece } else { usize::MAX };
-            let mut most = state.out.len().min(piece);
-            if let Some(HandshakeFault::Dies(at)) = self.fault {
+            let opens = state.opens || state.tls.is_handshaking();
+            let mut most = state.out.len().min(if opens { self.plan.piece } else { usize::MAX });
+            if let Some(HandshakeFault::Stops(at) | HandshakeFault::Dies(at)) = self.fault {
                 most = most.min(at.saturating_sub(state.sent));
-                if most == 0 {
+            }
+            match self.fault {
+                Some(HandshakeFault::Dies(_)) if most == 0 => {
                     return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
                 }
+                Some(HandshakeFault::Stops(_)) if most == 0 => {
+                    state.out.clear();
+                    state.is_stopped = true;
+                    break;
+                }
+                _ => {}
             }
             let count = ready!(self.peer.poll_write(cx, &state.out[..most]))?;
             state.out.drain(..count);
@@ -228,17 +277,38 @@ impl Tls {
         }
         Poll::Ready(Ok(()))
     }
+
+    /// Takes what has come next, which may be the end: 0.
+    fn poll_take(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut state = self.state.borrow_mut();
+        if state.incoming.is_empty() {
+            ready!(self.peer.poll_read(cx, &mut state.incoming, 4096))?;
+        }
+        let count = state.incoming.len();
+        let taken = state.take(self.fault == Some(HandshakeFault::WrongName));
+        drop(state);
+        if let Err(error) = taken {
+            // The alert.
+            let _ = self.poll_out(cx);
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(Ok(count))
+    }
 }
 
 impl State {
     /// Takes some of the incoming bytes; none means the end. The plain bytes of before have been read: there is room for that many only.
-    fn take(&mut self) -> io::Result<()> {
+    fn take(&mut self, refuses: bool) -> io::Result<()> {
         let count = self.tls.read_tls(&mut self.incoming.as_slice())?;
         self.incoming.drain(..count);
         let Err(error) = self.tls.process_new_packets() else { return Ok(()) };
-        // The alert leaves; but for that of the other side, there is nothing to be wrong.
+        // The alert leaves; but for that of the other side, and a certificate that the plan refuses, there is nothing to be wrong.
         self.is_broken = true;
-        assert!(matches!(error, rustls::Error::AlertReceived(_)), "bytes: these are no records: {error}");
+        let refuses = refuses && matches!(error, rustls::Error::InvalidCertificate(_));
+        assert!(
+            refuses || matches!(error, rustls::Error::AlertReceived(_)),
+            "bytes: these are no records: {error}"
+        );
         Err(io::Error::other(error))
     }
 }
@@ -262,17 +332,7 @@ impl Line for Tls {
             if self.state.borrow().is_broken {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
-            let mut state = self.state.borrow_mut();
-            if state.incoming.is_empty() {
-                ready!(self.peer.poll_read(cx, &mut state.incoming, 4096))?;
-            }
-            let taken = state.take();
-            drop(state);
-            if let Err(error) = taken {
-                // The alert.
-                let _ = self.poll_out(cx);
-                return Poll::Ready(Err(error));
-            }
+            ready!(self.poll_take(cx))?;
         }
     }
 

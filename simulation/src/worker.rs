@@ -96,6 +96,8 @@ pub(crate) struct Observations {
     pub(crate) begun: BTreeMap<u64, usize>,
     /// Bodies that came whole.
     pub(crate) whole: BTreeMap<u64, usize>,
+    /// The address and scheme of each request's client.
+    pub(crate) clients: BTreeMap<u64, (String, String)>,
     /// Tunnels through which everything came.
     pub(crate) tunnels: BTreeSet<u64>,
 }
@@ -237,6 +239,9 @@ impl Worker {
             ToWorker::Request(request) => {
                 let path = String::from_utf8_lossy(request.fixed().path).into_owned();
                 let Some((id, plan)) = responses(&path) else { panic!("a request nobody sent: {path}") };
+                let fixed = request.fixed();
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                seen.borrow_mut().clients.insert(id, (text(fixed.client_address), text(fixed.scheme)));
                 let stream = Rc::new(Stream::default());
                 stream.credit.set(self.stream_credit.get());
                 stream.body.borrow_mut().extend_from_slice(request.body);

@@ -48,6 +48,7 @@ impl Draw {
             ),
         };
         let mut plan = ClientPlan {
+            scheme: "http",
             start: Duration::from_millis(rng.size(100) as u64),
             window,
             becomes: becomes.map(|size| (Duration::from_millis(*rng.pick(&[0, 1, 50, 500])), size)),

@@ -128,17 +128,21 @@ async fn handshake(io: Io, tls: &ServerTls) -> Result<(Transport, ServerHandshak
         }
         // A fault has become an alert, which goes out first.
         let written = poll_fn(|cx| session.poll_outgoing(cx)).await;
+        let is_done = !session.channel().is_handshaking();
         match session.channel().end() {
             Some(SessionEnd::Broken(error)) => {
                 let error = error.clone();
                 let plaintext = (error.name == PLAINTEXT_HTTP).then(|| PlaintextClient(Box::new(session)));
                 return Err(AcceptFailure { error, plaintext });
             }
-            Some(SessionEnd::Closed | SessionEnd::CutOff) => return Err(TlsError::client_left(None).into()),
-            None => {}
+            Some(SessionEnd::Closed | SessionEnd::CutOff) if !is_done => {
+                return Err(TlsError::client_left(None).into());
+            }
+            // A client may have sent all that it has to say, its end included, with the last of the handshake.
+            Some(SessionEnd::Closed | SessionEnd::CutOff) | None => {}
         }
         written.map_err(|error| TlsError::client_left(Some(&error)))?;
-        if !session.channel().is_handshaking() {
+        if is_done {
             let facts = facts(&mut session, state.settings().client_auth.is_some());
             return Ok((session.into(), facts));
         }

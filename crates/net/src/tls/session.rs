@@ -185,7 +185,11 @@ impl Session {
                 {
                     0
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // These records are lost, and no other may follow them.
+                    self.is_cut = true;
+                    return Err(error);
+                }
             };
             self.channel.outgoing.take(outgoing);
             Ok(WriteProgress { taken, left })
@@ -253,7 +257,7 @@ impl Session {
 
     /// Waits until a read could find something, without needing a buffer.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.channel.has_early() {
+        match self.channel.has_early() || self.channel.end().is_some() {
             true => Poll::Ready(Ok(())),
             false => self.io.poll_readable(cx),
         }
@@ -261,7 +265,7 @@ impl Session {
 
     /// Whether something may be read without waiting.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.channel.has_early() || self.io.is_fresh()
+        self.channel.has_early() || self.channel.end().is_some() || self.io.is_fresh()
     }
 
     /// Waits until something of `slices`, or of what was taken before, has left. Bytes taken before go first.

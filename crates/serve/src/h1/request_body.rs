@@ -88,8 +88,8 @@ impl Stream {
             }
             self.want_body();
         }
-        if !self.storage.out.is_empty() && matches!(self.state.response, ResponseState::None) {
-            // A `100 Continue` that is not taken at once leaves with the next poll; the wait is for the read below.
+        if self.unsent() > 0 && matches!(self.state.response, ResponseState::None) {
+            // A `100 Continue` that has not left (under TLS: that was taken, and has not) leaves with the next poll; the wait is for the read below.
             if let Poll::Ready(Err(gone)) = self.poll_write_out(cx) {
                 return Poll::Ready(Err(BodyError::ClientLost(gone)));
             }

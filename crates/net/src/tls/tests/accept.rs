@@ -1,5 +1,6 @@
 //! Handshakes with clients.
 
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -208,6 +209,39 @@ async fn clients_that_are_no_clients_of_tls_have_a_name() {
         assert_eq!(failure.error.name, expected, "{bytes:?}: {}", failure.error);
         assert_eq!(failure.plaintext.is_some(), expected == "plaintext_http");
     }
+}
+
+/// Found by the simulation: the end came with the last of the handshake, and what was between was dropped.
+#[tokio::test]
+async fn a_client_may_say_all_with_the_last_of_its_handshake() {
+    let authority = Authority::new();
+    let tls = ServerTls::new(state(&[&authority.identity("a.test")]));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (mut session, mut stream) = client(&authority, listener.local_addr().unwrap());
+    let io = accepted(&listener);
+    let client = std::thread::spawn(move || {
+        while session.is_handshaking() {
+            session.read_tls(&mut stream).unwrap();
+            session.process_new_packets().unwrap();
+        }
+        session.writer().write_all(b"all").unwrap();
+        session.send_close_notify();
+        let mut bytes = Vec::new();
+        while session.wants_write() {
+            session.write_tls(&mut bytes).unwrap();
+        }
+        stream.write_all(&bytes).unwrap();
+        // No FIN: close_notify is the end.
+        stream
+    });
+    let (mut transport, _) = accept_tls(io, &tls, BOUND).await.unwrap();
+    let _stream = client.join().unwrap();
+    let mut got = Vec::new();
+    assert_eq!(poll_fn(|cx| transport.poll_read(cx, &mut got)).await.unwrap(), 3);
+    assert_eq!(got, b"all");
+    let readable = tokio::time::timeout(BOUND, poll_fn(|cx| transport.poll_readable(cx))).await;
+    readable.expect("the end can be read").unwrap();
+    assert_eq!(poll_fn(|cx| transport.poll_read(cx, &mut got)).await.unwrap(), 0);
 }
 
 /// The time limit is for the whole handshake, from its begin.
