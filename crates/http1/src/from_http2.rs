@@ -123,7 +123,7 @@ fn fill_fields<'f>(
     if let Some(authority) = authority {
         all.push(b"host", authority);
     }
-    let (mut count, mut cookies) = (0, Vec::new());
+    let (mut count, mut cookies, mut has_host) = (0, Vec::new(), false);
     for (name, value) in fields {
         count += 1;
         match name {
@@ -137,6 +137,8 @@ fn fill_fields<'f>(
                 cookies.extend_from_slice(value);
             }
             // RFC 9113 §8.3.1: it may accompany `:authority`, and must then have the same value.
+            // More than one is a fault in any version (RFC 9110 §7.2).
+            b"host" if std::mem::replace(&mut has_host, true) => return Err(FaultKind::SeveralHosts),
             b"host" => match authority {
                 Some(authority) if authority.eq_ignore_ascii_case(value) => {}
                 Some(_) => return Err(FaultKind::SeveralHosts),
@@ -218,6 +220,8 @@ mod tests {
         assert_eq!(host(Some("a"), &[("host", "A")]), Ok(b"a".to_vec()));
         assert_eq!(host(None, &[("host", "b")]), Ok(b"b".to_vec()));
         assert_eq!(host(Some("a"), &[("host", "b")]), Err("several_hosts"));
+        assert_eq!(host(Some("a"), &[("host", "a"), ("host", "a")]), Err("several_hosts"));
+        assert_eq!(host(None, &[("host", "a"), ("host", "a")]), Err("several_hosts"));
         assert_eq!(host(None, &[]), Err("no_host"));
         assert_eq!(host(Some("u@a"), &[]), Err("bad_host"));
     }

@@ -12,6 +12,8 @@ pub struct VariableMap {
     pub values: Vec<(ValuePattern, Template)>,
     /// The value for all other texts.
     pub default: Template,
+    /// Some of its texts may be secret: no message shows its values.
+    pub is_secret: bool,
 }
 
 impl VariableMap {

@@ -4,7 +4,7 @@ use crate::checker::Checker;
 use crate::key::{DefaultValue, Key, Section, Set};
 use crate::model::{Template, VariableMap};
 use crate::nearest::{or_list, suggestion};
-use crate::raw::{Span, Table};
+use crate::raw::{Span, Table, Value};
 use crate::shape::{MAP_DEFAULT, MAP_SOURCE, MapValues};
 
 /// `[map.NAME]` before the checks of the whole file.
@@ -47,8 +47,18 @@ impl MapDraft {
             let names = template.maps().map(str::to_owned);
             self.uses.extend(names.filter_map(|name| Some((name, span?))));
         }
+        self.map.is_secret = is_secret(table);
         cx.maps.push(self.map.clone());
     }
+}
+
+/// Whether a text in it may be secret.
+fn is_secret(table: &Table) -> bool {
+    table.entries.iter().any(|entry| match &entry.value.value {
+        Value::String(text) => text.secret,
+        Value::Table(table) => is_secret(table),
+        _ => false,
+    })
 }
 
 /// Reports maps that use maps that do not exist, or themselves.

@@ -189,6 +189,14 @@ fn fault_within(to: &Template, maps: &[VariableMap], depth: u32) -> Option<Value
             Some(depth) => fault_within(&joined(pieces), maps, depth)?,
             None => ValueError::new("begins with more than eight maps"),
         };
+        if map.is_secret {
+            let what = format!(
+                "is no path or URL, or lets the client choose the host, with a value of `map.{name}`"
+            );
+            return Some(
+                ValueError::new(what).help("its values are not shown, because one is a placeholder's"),
+            );
+        }
         let value = text_of(value);
         Some(ValueError { what: format!("with the value `{value}` of `map.{name}` {}", fault.what), ..fault })
     })

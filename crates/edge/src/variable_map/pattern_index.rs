@@ -71,12 +71,28 @@ impl PatternIndex {
 
     /// The first pattern that matches `text`, which is `folded` in lower case.
     pub(super) fn find(&self, text: &[u8], folded: &[u8]) -> Option<FoundPattern<'_>> {
+        let best = self.first(text, folded, |pattern| pattern.matches(text, folded));
+        self.patterns.get(best).map(FoundPattern)
+    }
+
+    /// How many patterns a lookup compares.
+    #[cfg(test)]
+    pub(super) fn compared(&self, text: &[u8], folded: &[u8]) -> usize {
+        let mut count = 0;
+        self.first(text, folded, |pattern| {
+            count += 1;
+            pattern.matches(text, folded)
+        });
+        count
+    }
+
+    /// The number of the first pattern that matches; without one, a number that none has.
+    fn first(&self, text: &[u8], folded: &[u8], mut matches: impl FnMut(&Pattern) -> bool) -> usize {
         let mut best = usize::MAX;
         let mut consider = |numbers: &[usize]| {
             // In order: those after the best, or after one that matches, do not count.
-            let found = numbers.iter().take_while(|number| **number < best).find(|number| {
-                self.patterns.get(**number).is_some_and(|pattern| pattern.matches(text, folded))
-            });
+            let mut before_best = numbers.iter().take_while(|number| **number < best);
+            let found = before_best.find(|number| self.patterns.get(**number).is_some_and(&mut matches));
             best = found.copied().unwrap_or(best);
         };
         self.beginnings.of_beginnings(folded, &mut consider);
@@ -84,7 +100,7 @@ impl PatternIndex {
         self.expression_beginnings.of_beginnings(text, &mut consider);
         self.expression_ends.of_ends(text, &mut consider);
         consider(&self.others);
-        self.patterns.get(best).map(FoundPattern)
+        best
     }
 }
 

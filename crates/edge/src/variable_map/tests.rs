@@ -1,5 +1,3 @@
-use std::time::Instant;
-
 use super::*;
 use crate::matcher::RegularExpression;
 use crate::template::TemplatePiece;
@@ -114,9 +112,9 @@ fn it_agrees_with_trying_each_in_turn() {
     assert_eq!(found(&map, ""), "default");
 }
 
-/// Tables of 10,000 entries of each kind: a lookup compares few of them. A hundred times as many may cost ten times as much, which leaves room for a busy machine.
+/// A lookup in a table of 10,000 entries of all kinds compares as few of them as one in a table of 500.
 #[test]
-fn ten_thousand_entries_cost_what_a_hundred_cost() {
+fn ten_thousand_entries_take_as_many_comparisons_as_five_hundred() {
     let kinds: [fn(usize) -> String; 5] = [
         |n| format!("host{n}.example"),
         |n| format!("*.host{n}.example"),
@@ -124,16 +122,6 @@ fn ten_thousand_entries_cost_what_a_hundred_cost() {
         |n| format!("~^host{n}-[0-9]+"),
         |n| format!("~^[a-z]+\\.farm{n}$"),
     ];
-    let keys = ["x.host7.example", "host8.example", "host9.other", "host11-5", "www.farm12", "nowhere"];
-    let least = |map: &VariableMap| {
-        let mut least = std::time::Duration::MAX;
-        for _ in 0..200 {
-            let began = Instant::now();
-            keys.iter().for_each(|key| _ = std::hint::black_box(map.look_up(key.as_bytes())));
-            least = least.min(began.elapsed());
-        }
-        least
-    };
     let of = |count: usize| {
         map((0..count).flat_map(|n| kinds.map(|kind| kind(n))).map(|key| (key.clone(), text(&key))))
     };
@@ -141,6 +129,9 @@ fn ten_thousand_entries_cost_what_a_hundred_cost() {
     assert_eq!(found(&many, "x.host7.example"), "*.host7.example");
     assert_eq!(found(&many, "host11-5"), "~^host11-[0-9]+");
     assert_eq!(found(&many, "www.farm1999"), "~^[a-z]+\\.farm1999$");
-    let (few, many) = (least(&few), least(&many));
-    assert!(many < few * 10, "{few:?} with 500 entries, {many:?} with 10,000");
+    for key in ["x.host7.example", "host8.example", "host9.other", "host11-5", "www.farm12", "nowhere"] {
+        let compared = |map: &VariableMap| map.patterns.compared(key.as_bytes(), key.as_bytes());
+        assert_eq!(compared(&many), compared(&few), "{key}");
+        assert!(compared(&many) <= 2, "{key}");
+    }
 }
