@@ -29,14 +29,23 @@ fn check_negotiation(lines: &[&[u8]]) {
     };
     let members: Vec<Member> = members.concat();
     // The RFC does not say what the second of two members means.
-    if members.iter().enumerate().any(|(index, (name, _))| members[..index].iter().any(|(one, _)| one == name)) {
+    if members
+        .iter()
+        .enumerate()
+        .any(|(index, (name, _))| members[..index].iter().any(|(one, _)| one == name))
+    {
         return;
     }
     let listed = |name: &str| members.iter().find(|(one, _)| one == name).map(|(_, weight)| *weight);
     // "*" matches every coding that is not listed. A coding that nothing lists is not acceptable, except identity.
     let weight = |name: &str| listed(name).or(listed("*")).unwrap_or(0);
     assert_eq!(accept.refuses_identity(), listed("identity").or(listed("*")) == Some(0));
-    for offered in [&[Coding::Zstd, Coding::Brotli, Coding::Gzip][..], &[Coding::Gzip, Coding::Brotli], &[Coding::Brotli], &[]] {
+    for offered in [
+        &[Coding::Zstd, Coding::Brotli, Coding::Gzip][..],
+        &[Coding::Gzip, Coding::Brotli],
+        &[Coding::Brotli],
+        &[],
+    ] {
         let most = offered.iter().map(|coding| weight(coding.name())).max().unwrap_or(0);
         // Wanted less than any coding that is acceptable, unless it is listed.
         let identity = weight("identity");
@@ -165,7 +174,9 @@ fn check_list(list: &[u8], tag: &[u8]) {
     assert_eq!(before.len(), after.len());
     assert!(!has_coded_etag(&after.join(&b", "[..])), "none is left");
     // Each is the tag that it was made of, or as it was.
-    let sources = |tag: &[u8], of: &[u8]| Coding::ALL.iter().any(|coding| coded_etag(of, *coding).as_deref() == Some(tag));
+    let sources = |tag: &[u8], of: &[u8]| {
+        Coding::ALL.iter().any(|coding| coded_etag(of, *coding).as_deref() == Some(tag))
+    };
     for (one, other) in before.iter().zip(&after) {
         assert!(one == other || sources(one, other), "{}", one.escape_ascii());
     }
@@ -174,7 +185,8 @@ fn check_list(list: &[u8], tag: &[u8]) {
         return;
     }
     // The weak comparison of `If-None-Match` (RFC 9110 §8.8.3.2).
-    let weakly = |one: &[u8]| entity_tag(one).map(|(_, opaque)| opaque) == entity_tag(tag).map(|(_, opaque)| opaque);
+    let weakly =
+        |one: &[u8]| entity_tag(one).map(|(_, opaque)| opaque) == entity_tag(tag).map(|(_, opaque)| opaque);
     let was_made_of_it = before.iter().any(|one| sources(one, tag));
     assert_eq!(held.is_some(), was_made_of_it);
     assert!(held.is_none_or(|held| before.contains(&held)));
