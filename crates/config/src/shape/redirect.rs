@@ -191,7 +191,7 @@ fn fault_within(to: &Template, maps: &[VariableMap], depth: u32) -> Option<Value
         };
         if map.is_secret {
             let what = format!(
-                "is no path or URL, or lets the client choose the host, with a value of `map.{name}`"
+                "is not a path or a URL, or lets the client choose the host, with a value of `map.{name}`"
             );
             return Some(
                 ValueError::new(what).help("its values are not shown, because one is a placeholder's"),
