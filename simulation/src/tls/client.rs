@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use keepwarm_net::simulation::Peer;
 use keepwarm_net::{
-    CertificateFiles, Pem, ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys, TlsProfile, TlsVersion,
-    UnknownNames,
+    CertificateFiles, CertificateOrigin, Pem, ServerTls, ServerTlsSettings, ServerTlsState, TicketKeys,
+    TlsProfile, TlsVersion, UnknownNames,
 };
 use keepwarm_serve::ListenerTls;
 use rustls::client::Resumption;
@@ -29,7 +29,7 @@ pub(crate) fn listener(http2: bool, handshake_timeout: Duration) -> ListenerTls 
         cert: pem("cert.pem", &identity.pem),
         key: pem("key.pem", &identity.key_pem),
         ocsp: None,
-        is_managed: false,
+        origin: CertificateOrigin::Files,
     };
     let protocols: &[&[u8]] = if http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
     let settings = ServerTlsSettings {
@@ -39,6 +39,7 @@ pub(crate) fn listener(http2: bool, handshake_timeout: Duration) -> ListenerTls 
         alpn: protocols.iter().map(|name| name.to_vec()).collect(),
         client_auth: None,
         challenges: None,
+        on_demand: None,
     };
     let keys = Arc::new(TicketKeys::new(Vec::new()));
     let state = ServerTlsState::new(&settings, &keys, None).expect("settings");
