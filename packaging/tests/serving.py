@@ -40,6 +40,17 @@ def run(command, *, cwd, env, status=0):
     return done.stdout
 
 
+def build(command, out, umask="022"):
+    """Runs the command of a format; gives the SHA-256 of each file that it has written, by name."""
+    line = [sys.executable, PACKAGING / command, "--binary", binary(), "--out", out]
+    printed = run(["sh", "-c", 'umask "$0"; exec "$@"', umask, *line], cwd="/", env=CLEAN)
+    sums = {name: digest for digest, name in (row.split("  ") for row in printed.splitlines())}
+    for name, digest in sums.items():
+        if packages.sha256((out / name).read_bytes()) != digest:
+            raise AssertionError(f"{name}: {digest} is not its SHA-256")
+    return sums
+
+
 class Served:
     """A Keepwarm that `command` starts, as a context: ready when it listens, stopped at the end, with all its processes.
 
