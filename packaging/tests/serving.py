@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 
@@ -28,6 +29,15 @@ def binary():
     if not path:
         raise AssertionError("KEEPWARM_BINARY is not set: set it to the path of the program `keepwarm` to package")
     return f"{os.uname().machine}={os.path.abspath(path)}"
+
+
+def directory(add_cleanup):
+    """A new directory that workers of another user can enter, until the clean-up."""
+    folder = tempfile.TemporaryDirectory()
+    add_cleanup(folder.cleanup)
+    path = pathlib.Path(folder.name).resolve()
+    path.chmod(0o755)
+    return path
 
 
 def run(command, *, cwd, env, status=0):

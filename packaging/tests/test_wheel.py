@@ -9,7 +9,6 @@ import pathlib
 import struct
 import sys
 import tarfile
-import tempfile
 import unittest
 import venv
 import zipfile
@@ -45,9 +44,7 @@ class Folder(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name).resolve()
+        cls.folder = serving.directory(cls.addClassCleanup)
 
 
 class Tags(Folder):
@@ -95,9 +92,7 @@ class Tags(Folder):
 @functools.cache
 def built():
     """The directory in which the command has built the packages; once for all tests."""
-    folder = tempfile.TemporaryDirectory()
-    unittest.addModuleCleanup(folder.cleanup)
-    out = pathlib.Path(folder.name).resolve() / "out"
+    out = serving.directory(unittest.addModuleCleanup) / "out"
     serving.build("wheel.py", out)
     return out
 
