@@ -145,8 +145,15 @@ class Served:
     def kill(self):
         for number, _ in self.left():
             try:
-                os.kill(number, signal.SIGKILL)
+                process = os.pidfd_open(number)
+            except ProcessLookupError:
+                continue
+            try:
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+                select.select([process], [], [], LIMIT)  # readable once it has ended
             except ProcessLookupError:
                 pass
+            finally:
+                os.close(process)
         self.process.wait()
         self.process.stdout.close()

@@ -88,6 +88,20 @@ class Tags(Folder):
             ["Tag: py3-none-manylinux_2_17_aarch64", "Tag: py3-none-manylinux2014_aarch64", "Tag: py3-none-musllinux_1_1_aarch64"],
         )
 
+    def test_pip_takes_the_wheel_of_a_static_program_on_both_families(self):
+        path = self.folder / "static"
+        path.write_bytes(program("x86_64"))
+        files = wheel.build([packages.read_binary(f"x86_64={path}")])
+        name = next(name for name in files if name.endswith(".whl"))
+        (self.folder / name).write_bytes(files[name])
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--no-index", "--no-deps", "--only-binary", ":all:"]
+        for platform in "manylinux_2_17_x86_64", "manylinux2014_x86_64", "musllinux_1_1_x86_64":
+            line = [*pip, "--find-links", self.folder, "--dest", self.folder / platform, "--platform", platform, "keepwarm"]
+            serving.run(line, cwd=self.folder, env=serving.CLEAN)
+            self.assertTrue((self.folder / platform / name).is_file(), platform)
+        line = [*pip, "--find-links", self.folder, "--dest", self.folder / "none", "--platform", "manylinux_2_17_aarch64", "keepwarm"]
+        self.assertIn("No matching distribution", serving.run(line, cwd=self.folder, env=serving.CLEAN, status=1))
+
 
 @functools.cache
 def built():

@@ -143,7 +143,8 @@ class Launch(unittest.TestCase):
         done = subprocess.run(
             [sys.executable, "-c", code, self.program("grep", "grep")], env={"PYTHONPATH": str(driver.SOURCE)}, capture_output=True, text=True, timeout=60
         )
-        self.assertEqual(int(done.stdout.split()[1], 16), 0, done.stdout + done.stderr)
+        ignored = int(done.stdout.split()[1], 16) & 0x7FFF_FFFF  # not those above 31, of which libc has two of its own
+        self.assertEqual(ignored, 0, done.stdout + done.stderr)
 
     def test_a_worker_does_not_load_it(self):
         with driver.Worker("validated_app", interpreter=["-X", "importtime"]) as worker:
