@@ -57,16 +57,10 @@ final class Main
         self::$loading = true;
     }
 
-    /** The file to load. */
+    /** The file to load; '' in a process that Keepwarm did not start, where only the composer package loads this class. */
     public static function entry(): string
     {
         return self::$entry;
-    }
-
-    /** Whether Keepwarm started this process. The composer package has this class in any process. */
-    public static function isWorker(): bool
-    {
-        return self::$connection !== null;
     }
 
     /** Before the entry: a composer package of another version may be in front of our autoloader after it. */

@@ -23,7 +23,7 @@ class SymfonyRuntime extends \Symfony\Component\Runtime\SymfonyRuntime
     /** `$callable` is what the entry returned, whatever that is. */
     public function getResolver(mixed $callable, ?\ReflectionFunction $reflector = null): ResolverInterface
     {
-        if (!Main::isWorker()) {
+        if (Main::entry() === '') {
             return parent::getResolver($callable, $reflector);
         }
         if (!\is_callable($callable)) {
@@ -46,7 +46,7 @@ class SymfonyRuntime extends \Symfony\Component\Runtime\SymfonyRuntime
 
     public function getRunner(mixed $application): RunnerInterface
     {
-        if (!Main::isWorker()) {
+        if (Main::entry() === '') {
             return parent::getRunner($application);
         }
         $entry = Main::entry();
