@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 
@@ -30,6 +31,15 @@ def binary():
     return f"{os.uname().machine}={os.path.abspath(path)}"
 
 
+def directory(add_cleanup):
+    """A new directory that workers of another user can enter, until the clean-up."""
+    folder = tempfile.TemporaryDirectory()
+    add_cleanup(folder.cleanup)
+    path = pathlib.Path(folder.name).resolve()
+    path.chmod(0o755)
+    return path
+
+
 def run(command, *, cwd, env, status=0):
     """Runs a command to its end; gives its output, both streams. Another exit status than `status` is a failure."""
     done = subprocess.run(
@@ -38,6 +48,17 @@ def run(command, *, cwd, env, status=0):
     if done.returncode != status:
         raise AssertionError(f"{command}: exit status {done.returncode}, expected {status}; output:\n{done.stdout}")
     return done.stdout
+
+
+def build(command, out, umask="022"):
+    """Runs the command of a format; gives the SHA-256 of each file that it has written, by name."""
+    line = [sys.executable, PACKAGING / command, "--binary", binary(), "--out", out]
+    printed = run(["sh", "-c", 'umask "$0"; exec "$@"', umask, *line], cwd="/", env=CLEAN)
+    sums = {name: digest for digest, name in (row.split("  ") for row in printed.splitlines())}
+    for name, digest in sums.items():
+        if packages.sha256((out / name).read_bytes()) != digest:
+            raise AssertionError(f"{name}: {digest} is not its SHA-256")
+    return sums
 
 
 class Served:
@@ -124,8 +145,15 @@ class Served:
     def kill(self):
         for number, _ in self.left():
             try:
-                os.kill(number, signal.SIGKILL)
+                process = os.pidfd_open(number)
+            except ProcessLookupError:
+                continue
+            try:
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+                select.select([process], [], [], LIMIT)  # readable once it has ended
             except ProcessLookupError:
                 pass
+            finally:
+                os.close(process)
         self.process.wait()
         self.process.stdout.close()

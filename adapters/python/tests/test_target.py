@@ -238,14 +238,14 @@ class Failures(unittest.TestCase):
             self.assertIn(said, log)
             self.assertNotIn("Traceback", log)
 
-    def test_without_keepwarm(self):
+    def test_without_a_descriptor(self):
         import subprocess
         import sys
 
-        environment = {"PYTHONPATH": str(driver.SOURCE), "PATH": "/usr/bin"}
+        environment = {"PYTHONPATH": str(driver.SOURCE), "PATH": "/usr/bin", "KEEPWARM_FD": "three"}
         done = subprocess.run([sys.executable, "-m", "keepwarm", "wsgi_app"], env=environment, capture_output=True, text=True)
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("start it with `keepwarm run`", done.stderr)
+        self.assertEqual("keepwarm: KEEPWARM_FD='three' is not the descriptor of a worker; start workers with `keepwarm run`, which sets it\n", done.stderr)
 
 
 class Lifespan(unittest.TestCase):

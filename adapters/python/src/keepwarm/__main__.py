@@ -1,12 +1,17 @@
-"""`python -m keepwarm TARGET`: a worker of Keepwarm."""
+"""`python -m keepwarm`: with `KEEPWARM_FD`, a worker of Keepwarm; otherwise the program `keepwarm` (see `launch`)."""
 
+import os
 import sys
 
 if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
     del sys.path[0]  # the application's directory, whose modules must not replace the adapter's, whatever their names
 
+if __name__ == "__main__" and "KEEPWARM_FD" not in os.environ:
+    from keepwarm import launch
+
+    sys.exit(launch.main())
+
 import argparse
-import os
 import platform
 
 from keepwarm import __version__, hooks, log, process, reset, signals, target

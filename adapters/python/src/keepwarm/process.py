@@ -15,7 +15,7 @@ def take_socket():
     """The wire's socket, from `KEEPWARM_FD`, made private to this process (spec/wire.md §1)."""
     number = os.environ.pop("KEEPWARM_FD", "")
     if not number.isdigit():
-        raise SystemExit("keepwarm: this is a worker process: start it with `keepwarm run`, which sets KEEPWARM_FD")
+        raise SystemExit(f"keepwarm: KEEPWARM_FD={number!r} is not the descriptor of a worker; start workers with `keepwarm run`, which sets it")
     descriptor = int(number)
     os.set_inheritable(descriptor, False)
     return socket.socket(fileno=descriptor)
