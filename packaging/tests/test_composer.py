@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import unittest
 import zipfile
@@ -111,10 +110,7 @@ class Project(unittest.TestCase):
     """An empty project with an artifact repository."""
 
     def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.base = pathlib.Path(directory.name)
-        self.base.chmod(0o755)
+        self.base = serving.directory(self.addCleanup)
         self.project, self.repository = self.base / "project", self.base / "repository"
         self.project.mkdir()
         self.repository.mkdir()
@@ -249,8 +245,8 @@ class Pages(Project):
 
     def check_elsewhere(self):
         """The same project on another server, and its console: Symfony's own runner."""
-        console = "<?php\nrequire __DIR__ . '/vendor/autoload_runtime.php';\nreturn fn (array $context) => new Symfony\\Component\\HttpFoundation\\Response('elsewhere');\n"
-        (self.project / "console.php").write_text(console)
+        entry = "<?php\nrequire __DIR__ . '/vendor/autoload_runtime.php';\nreturn fn () => new Symfony\\Component\\HttpFoundation\\Response('elsewhere');\n"
+        (self.project / "console.php").write_text(entry)
         self.assertEqual(run(["php", "console.php"], cwd=self.project, env=self.env), "elsewhere")
         call = "<?php $_SERVER['SCRIPT_FILENAME'] = 'public/index.php'; $_SERVER['REQUEST_URI'] = '/'; $_SERVER['APP_ENV'] = 'prod'; require 'public/index.php';\n"
         self.assertIn("<h1>Shop</h1>", subprocess.run(["php"], input=call, cwd=self.project, env=self.env, capture_output=True, text=True, timeout=LIMIT).stdout)

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import tarfile
-import tempfile
 import unittest
 
 import serving
@@ -40,9 +39,7 @@ env = {{ NODE_PATH = "{express}" }}
 
 def setUpModule():
     """The packages are built once."""
-    directory = tempfile.TemporaryDirectory()
-    unittest.addModuleCleanup(directory.cleanup)
-    Packages.files = built(pathlib.Path(directory.name))
+    Packages.files = built(serving.directory(unittest.addModuleCleanup))
 
 
 class Packages(unittest.TestCase):
@@ -51,12 +48,11 @@ class Packages(unittest.TestCase):
     files = ()
 
     def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.project = pathlib.Path(directory.name, "project")
+        base = serving.directory(self.addCleanup)
+        self.project = base / "project"
         self.project.mkdir()
         # An empty cache: what is installed comes from the package files.
-        self.env = {**CLEAN, "HOME": directory.name, "npm_config_cache": f"{directory.name}/cache", "npm_config_update_notifier": "false"}
+        self.env = {**CLEAN, "HOME": str(base), "npm_config_cache": f"{base}/cache", "npm_config_update_notifier": "false"}
 
     def install(self, *options, files=None):
         run(["npm", "install", "--offline", "--no-audit", "--no-fund", *options, *(files or self.files)], cwd=self.project, env=self.env)
