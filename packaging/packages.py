@@ -74,6 +74,7 @@ def version():
 ADAPTER_VERSIONS = {
     "adapters/python/src/keepwarm/__init__.py": r'^__version__ = "(.*)"$',
     "adapters/ruby/lib/keepwarm/version.rb": r'^ *VERSION = "(.*)"$',
+    "adapters/php/src/Main.php": r"^ *public const VERSION = '(.*)';$",
 }
 
 
@@ -192,20 +193,24 @@ def elf_interpreter(content, arch, text):
     return None
 
 
-def run(description, build, *, binaries=True):
+def run(description, build, *, binaries=True, options=None):
     """The command of a format: `build(binaries)` gives `{file name: content}`, which is written to `--out` whole or not at all.
 
+    `options`: more options of the format, {name: help}, each required; `build` gets their values as keyword arguments.
     Prints a line `SHA-256  NAME` for each file, as `sha256sum` does.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR", help="directory for the packages")
     if binaries:
         parser.add_argument("--binary", action="append", required=True, metavar="ARCH=PATH", help="program for an architecture; may be repeated")
-    options = parser.parse_args()
+    for name, text in (options or {}).items():
+        parser.add_argument(f"--{name.replace('_', '-')}", dest=name, required=True, help=text)
+    given = vars(parser.parse_args())
+    out, texts = given.pop("out"), given.pop("binary", ())
     try:
-        files = build(read_binaries(options.binary)) if binaries else build()
+        files = build(read_binaries(texts), **given) if binaries else build(**given)
         for name, content in sorted(files.items()):
-            write(options.out / name, content)
+            write(out / name, content)
             print(f"{sha256(content)}  {name}")
     except (PackagingError, OSError) as error:
         print(f"packaging: {error}", file=sys.stderr)

@@ -35,6 +35,7 @@ final class Main
             exit(1);
         }
         Input::install();
+        self::loadClasses();
         $entry = realpath($arguments[1]);
         if ($entry === false || !is_file($entry)) {
             Log::write("keepwarm: file \"$arguments[1]\" not found in " . getcwd());
@@ -56,14 +57,14 @@ final class Main
         self::$loading = true;
     }
 
-    /** The file to load. */
+    /** The file to load; '' in a process that Keepwarm did not start, where only the composer package loads this class. */
     public static function entry(): string
     {
         return self::$entry;
     }
 
-    /** Loads what requests will need of our classes; the application finds only its own loaders in `spl_autoload_functions()`. */
-    private static function withoutAutoloader(): void
+    /** Before the entry: a composer package of another version may be in front of our autoloader after it. */
+    private static function loadClasses(): void
     {
         $folders = [__DIR__, __DIR__ . '/Handlers', __DIR__ . '/Psr7'];
         foreach ($folders as $folder) {
@@ -73,6 +74,11 @@ final class Main
                 }
             }
         }
+    }
+
+    /** The application finds only its own loaders in `spl_autoload_functions()`. */
+    private static function withoutAutoloader(): void
+    {
         foreach (spl_autoload_functions() as $loader) {
             if ($loader instanceof \Closure && (new \ReflectionFunction($loader))->getFileName() === __DIR__ . '/autoload.php') {
                 spl_autoload_unregister($loader);

@@ -13,7 +13,7 @@ use Symfony\Component\Runtime\RunnerInterface;
 
 /**
  * What `APP_RUNTIME` names in a worker, so that an unchanged project runs: Symfony's own runtime, whose runner takes requests until
- * Keepwarm says that it is enough.
+ * Keepwarm says that it is enough. In any other process it is Symfony's own: a project may set it for all of them.
  */
 class SymfonyRuntime extends \Symfony\Component\Runtime\SymfonyRuntime
 {
@@ -23,6 +23,9 @@ class SymfonyRuntime extends \Symfony\Component\Runtime\SymfonyRuntime
     /** `$callable` is what the entry returned, whatever that is. */
     public function getResolver(mixed $callable, ?\ReflectionFunction $reflector = null): ResolverInterface
     {
+        if (Main::entry() === '') {
+            return parent::getResolver($callable, $reflector);
+        }
         if (!\is_callable($callable)) {
             return new ClosureResolver(static fn (): mixed => $callable, static fn (): array => []);
         }
@@ -43,6 +46,9 @@ class SymfonyRuntime extends \Symfony\Component\Runtime\SymfonyRuntime
 
     public function getRunner(mixed $application): RunnerInterface
     {
+        if (Main::entry() === '') {
+            return parent::getRunner($application);
+        }
         $entry = Main::entry();
         if ($application instanceof Application || $application instanceof Command) {
             throw new EntryError("$entry returned a console application, which does not serve requests; run it with php.");
