@@ -296,7 +296,16 @@ class Fetched(Project):
 
     def start(self, **options):
         options = {"env": self.env, **options}
-        return subprocess.Popen([self.command, "--version"], cwd=self.project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        process = subprocess.Popen([self.command, "--version"], cwd=self.project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        """Of a test that failed; the others have read it to its end."""
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
 
     def call(self, **options):
         process = self.start(**options)
