@@ -5,7 +5,6 @@ The frameworks are those of the system (Debian's ruby-sinatra, ruby-rails, ruby-
 
 import functools
 import os
-import pathlib
 import signal
 import subprocess
 import sys

@@ -69,12 +69,12 @@ class Inputs(unittest.TestCase):
         self.folder = serving.directory(self.addCleanup)
 
     def test_an_adapter_of_another_version(self):
-        name = "adapters/python/src/keepwarm/__init__.py"
-        for name, text in {"Cargo.toml": '[workspace.package]\nversion = "1.2.3"\n', name: '__version__ = "1.2.2"\n'}.items():
+        adapter = "adapters/python/src/keepwarm/__init__.py"
+        for name, text in [("Cargo.toml", '[workspace.package]\nversion = "1.2.3"\n'), (adapter, '__version__ = "1.2.2"\n')]:
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / name).write_text(text)
         with unittest.mock.patch.object(packages, "ROOT", self.folder):
-            with self.assertRaisesRegex(packages.PackagingError, f"{name}: found 1.2.2, expected 1.2.3, the version in Cargo.toml"):
+            with self.assertRaisesRegex(packages.PackagingError, f"{adapter}: found 1.2.2, expected 1.2.3, the version in Cargo.toml"):
                 packages.version()
 
     def test_a_tree_leaves_out_caches_hidden_files_and_other_suffixes(self):

@@ -1,7 +1,9 @@
 """The Python packages: the same bytes twice, and a Flask app served from what pip has installed from the files."""
 
+import ast
 import base64
 import csv
+import email
 import functools
 import hashlib
 import io
@@ -220,13 +222,24 @@ class FromSource(Built):
     def setUpClass(cls):
         super().setUpClass()
         # setuptools is the build backend, which an isolated build would get by the network.
-        cls.venv, cls.env = cls.environment("venv", "setuptools>=68", "wheel")
+        cls.venv, cls.env = cls.environment("venv", "setuptools>=68", "wheel", "twine")
         cls.pip(cls.env, "--no-index", "--no-build-isolation", cls.sdist)
 
     def test_without_a_program_the_message_says_how_to_get_one(self):
         for line in (["keepwarm", "run", "app:app"], ["python", "-m", "keepwarm", "run", "app:app"]):
             said = serving.run(line, cwd=self.folder, env={**self.env, "PATH": f"{self.venv}/bin"}, status=1)
             self.assertRegex(said, r"\Akeepwarm: program `keepwarm` not found for Linux on \w+: .*KEEPWARM_BIN to its path\n\Z")
+
+    def test_the_package_index_would_take_both(self):
+        said = serving.run(["python", "-m", "twine", "--no-color", "check", "--strict", self.wheel, self.sdist], cwd=self.folder, env=self.env)
+        self.assertEqual(said.count("PASSED"), 2, said)
+
+    def test_the_wheel_says_what_setuptools_makes_of_the_sources(self):
+        names = ["Name", "Version", "Summary", "License", "Classifier", "Requires-Python", "Description-Content-Type", "Provides-Extra", "Requires-Dist"]
+        code = f"from importlib.metadata import metadata; print([(name, metadata('keepwarm').get_all(name)) for name in {names}])"
+        installed = ast.literal_eval(serving.run(["python", "-c", code], cwd=self.folder, env=self.env))
+        ours = email.message_from_bytes(wheel.metadata())
+        self.assertEqual([(name, ours.get_all(name)) for name in names], installed)
 
     def test_the_variable_names_a_program(self):
         env = {**self.env, "KEEPWARM_BIN": serving.binary().partition("=")[2]}

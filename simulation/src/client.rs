@@ -7,8 +7,10 @@ use std::time::Duration;
 use keepwarm_net::simulation::Rng;
 use tokio::sync::Notify;
 
+use crate::coding::Decoder;
 use crate::line::Line;
 use crate::pattern;
+use crate::progress;
 use crate::response::{Broken, Head, Pace, Reader};
 use crate::tunnel::{self, TunnelPlan};
 
@@ -105,6 +107,8 @@ pub(crate) struct ClientPlan {
     /// Reads nothing of a response before it has sent all of the request.
     pub(crate) late: bool,
     pub(crate) leave: Disconnect,
+    /// The content coding that it accepts.
+    pub(crate) accepts: Option<&'static str>,
     pub(crate) requests: Vec<RequestPlan>,
 }
 
@@ -121,13 +125,16 @@ pub(crate) struct Outcome {
 }
 
 /// Bytes of a request, and where in them its body begins.
-fn encode(plan: &RequestPlan, id: u64, path: &str, seed: u64) -> (Vec<u8>, usize) {
+fn encode(plan: &RequestPlan, accepts: Option<&str>, (id, path): (u64, &str), seed: u64) -> (Vec<u8>, usize) {
     let mut rng = Rng::new(seed);
     let mut bytes = format!("{} {path} HTTP/1.1\r\nHost: a.example\r\n", plan.method).into_bytes();
     if plan.tunnel.is_some() {
         bytes.extend_from_slice(b"Connection: upgrade\r\nUpgrade: echo\r\n");
     } else if plan.takes_trailers {
         bytes.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
+    }
+    if let Some(coding) = accepts {
+        bytes.extend_from_slice(format!("Accept-Encoding: {coding}\r\n").as_bytes());
     }
     if plan.expects {
         bytes.extend_from_slice(b"Expect: 100-continue\r\n");
@@ -285,7 +292,7 @@ async fn write(
             state.until(|| state.responded.get() >= number).await;
         }
         let (id, path) = name(number);
-        let (bytes, begin) = encode(request, id, &path, seed ^ id);
+        let (bytes, begin) = encode(request, plan.accepts, (id, &path), seed ^ id);
         let mut at = 0;
         state.begun.borrow_mut().push(peer.peer().sent());
         while at < bytes.len() {
@@ -369,7 +376,13 @@ async fn read(
         }
         let ours = whose.is_some();
         let mut said = String::new();
-        let check = |at: usize, bytes: &[u8]| match pattern::check(id, at, bytes) {
+        let mut decoder = match head.field("content-encoding").map(Decoder::new).transpose() {
+            Ok(decoder) => decoder,
+            Err(wrong) => return Some(Broken::Wrong(wrong)),
+        };
+        let bodiless = request.method == "HEAD";
+        let mut decoded = 0;
+        let mut take = |at: usize, bytes: &[u8]| match pattern::check(id, at, bytes) {
             Err(wrong) if ours => Err(format!("the body of {id:x} is wrong at {wrong}")),
             _ => {
                 if !ours {
@@ -378,8 +391,23 @@ async fn read(
                 Ok(())
             }
         };
-        match reader.body(&head, request.method == "HEAD", check).await {
+        let check = |at: usize, bytes: &[u8]| {
+            let plain = decoder.as_mut().map(|decoder| decoder.push(bytes)).transpose()?;
+            let at = if plain.is_some() { decoded } else { at };
+            let bytes = plain.as_deref().unwrap_or(bytes);
+            take(at, bytes)?;
+            decoded = at + bytes.len();
+            if plan.accepts.is_some() && ours {
+                progress::note(id, decoded);
+            }
+            Ok(())
+        };
+        match reader.body(&head, bodiless, check).await {
             Ok((body, trailers)) => {
+                if decoder.as_mut().is_some_and(|decoder| !bodiless && !decoder.is_whole()) {
+                    return Some(Broken::Wrong("a body whose coding has no end looks whole".to_owned()));
+                }
+                let body = if decoder.is_some() { decoded } else { body };
                 let outcome = Outcome { informs, head, body, trailers: trailers.len(), said };
                 on_end(number, &outcome);
                 state.responded.set(number + 1);

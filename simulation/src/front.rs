@@ -16,7 +16,7 @@ use crate::site;
 use crate::sizes::near_boundary;
 use crate::tls::Ending;
 use crate::transport::{Transport, TransportPlan};
-use crate::worker::{self, BodyRead, Fault, Observations, ResponsePlan, Responses, WorkerPlan};
+use crate::worker::{self, BodyRead, Fault, Observations, ResponseKind, ResponsePlan, Responses, WorkerPlan};
 
 /// A front door with its clients and workers.
 #[derive(Debug, Clone)]
@@ -35,8 +35,10 @@ pub(crate) struct Front {
     connections: usize,
     /// After this time the reactor refuses the next registrations of workers' sockets, this many.
     refused: Option<(Duration, u32)>,
-    clients: Vec<(ClientPlan, Vec<ResponsePlan>)>,
+    pub(crate) clients: Vec<(ClientPlan, Vec<ResponsePlan>)>,
     pub(crate) transport: TransportPlan,
+    /// The route compresses responses.
+    pub(crate) compresses: bool,
 }
 
 const ADDRESS: &str = "192.0.2.10:80";
@@ -94,6 +96,7 @@ impl Scenario for Front {
                 .then(|| (Duration::from_millis(rng.size(1000) as u64), 1 + rng.below(12) as u32)),
             clients,
             transport: TransportPlan::PLAIN,
+            compresses: false,
         }
     }
 
@@ -133,7 +136,7 @@ impl Scenario for Front {
         });
         let limits = ConnectionLimits { head_timeout: self.transport.times.0, ..ConnectionLimits::default() };
         let limits = site::limits(self.clean, limits);
-        let handler = site::edge(&app, self.max_body);
+        let handler = site::edge_with(&app, self.max_body, self.compresses);
         let transport = Transport::new(&self.transport, ADDRESS, false);
         let (open, stops) = site::listen_over(&transport, &remotes, handler, limits, self.connections);
         let jump = self.settings.jump.map_or(Duration::ZERO, |(_, by)| by);
@@ -236,7 +239,19 @@ impl Front {
         })
     }
 
+    /// A response that is long enough is compressed if it can be.
+    fn check_coding(&self, request: &RequestPlan, response: &ResponsePlan, outcome: &client::Outcome) {
+        let is_coded = outcome.head.field("content-encoding").is_some();
+        let is_ours = outcome.head.field("x-id").is_some_and(|whose| whose != "wild");
+        let is_text = self.compresses && response.kind != ResponseKind::Plain;
+        let is_long = response.body >= 1024 && response.status != 204 && response.status != 304;
+        let must = is_text && is_ours && is_long && request.method != "HEAD";
+        assert!(is_coded || !must, "not compressed: {outcome:?}");
+        assert!(!is_coded || is_text || !is_ours, "compressed: {outcome:?}");
+    }
+
     fn check(&self, request: &RequestPlan, response: &ResponsePlan, outcome: &client::Outcome) {
+        self.check_coding(request, response, outcome);
         let expected = Expected { status: response.status, body: response.body, trailers: response.trailers };
         if !expected.check(request, outcome) {
             let ok = outcome.head.status == 413 || request.is_broken();
@@ -312,6 +327,7 @@ pub(crate) fn client<R>(
         pace: Pace::draw(rng, responses),
         late: false,
         leave,
+        accepts: None,
         requests: Vec::new(),
     };
     let (mut requests, responses): (Vec<RequestPlan>, Vec<_>) = pairs.into_iter().unzip();
@@ -410,5 +426,6 @@ pub(crate) fn response(rng: &mut Rng, clean: bool, (settings, most): (&Settings,
         trailers: *rng.pick(&[0, 0, 0, 1, 3]),
         close: rng.chance(50),
         fault,
+        kind: ResponseKind::Plain,
     }
 }

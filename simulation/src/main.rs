@@ -1,6 +1,8 @@
 //! Runs worlds from seeds, finds the ones that fail, and makes their plans small.
 
 mod client;
+mod coding;
+mod compression;
 mod door;
 mod fastcgi;
 mod frames;
@@ -17,6 +19,7 @@ mod outbox;
 mod pattern;
 mod pipe;
 mod plan;
+mod progress;
 mod proxy_header;
 mod relay;
 mod response;

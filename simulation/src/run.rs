@@ -13,7 +13,8 @@ use keepwarm_net::simulation::{self, Reactor, Settings, Totals};
 use tokio::runtime::{Builder, LocalOptions, RngSeed};
 
 use crate::{
-    Options, door, examine, front, http2, listener, memory, operation, relay, upstream, watchdog, websocket,
+    Options, compression, door, examine, front, http2, listener, memory, operation, progress, relay,
+    upstream, watchdog, websocket,
 };
 
 #[cfg(not(tokio_unstable))]
@@ -58,6 +59,7 @@ pub(crate) static WORLDS: &[World] = &[
     World { name: "http2", examine: examine::<http2::Http2> },
     World { name: "upstream", examine: examine::<upstream::Upstream> },
     World { name: "listener", examine: examine::<listener::Listener> },
+    World { name: "compression", examine: examine::<compression::Compression> },
 ];
 
 thread_local! {
@@ -82,6 +84,7 @@ pub(crate) fn play<S: Scenario>(seed: u64, plan: &S) -> Result<Totals, String> {
     PANIC.take();
     watchdog::begin(seed);
     simulation::reset(seed, plan.settings());
+    progress::reset();
     let before = memory::in_use().0;
     memory::reset_peak();
     let plan = Rc::new(plan.clone());

@@ -93,8 +93,14 @@ pub(crate) fn listen_over(
 
 /// A listener's handler that sends everything to the app.
 pub(crate) fn edge(app: &Arc<App>, max_body: Option<u64>) -> Arc<Edge> {
+    edge_with(app, max_body, false)
+}
+
+/// As [`edge`], on a route that may compress responses.
+pub(crate) fn edge_with(app: &Arc<App>, max_body: Option<u64>, compresses: bool) -> Arc<Edge> {
     let mut route = route(app);
     route.max_body = max_body;
+    route.compression = compresses.then(Arc::default);
     Arc::new(Edge::new(Site::new(vec![route], Vec::new())))
 }
 

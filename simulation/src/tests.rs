@@ -13,7 +13,7 @@ use crate::response::Pace;
 use crate::run::{self, Scenario};
 use crate::tls::TlsPlan;
 use crate::transport::{Transport, TransportPlan};
-use crate::worker::{self, BodyRead, Fault, Observations, ResponsePlan, Responses, WorkerPlan};
+use crate::worker::{self, BodyRead, Fault, Observations, ResponseKind, ResponsePlan, Responses, WorkerPlan};
 use crate::{plan, site};
 
 /// A request that is larger than the socket buffers.
@@ -102,6 +102,7 @@ fn client() -> ClientPlan {
         pace: Pace::FAST,
         late: false,
         leave: Disconnect::Never,
+        accepts: None,
         requests: vec![request],
     }
 }
@@ -119,6 +120,7 @@ fn response() -> ResponsePlan {
         trailers: 0,
         close: false,
         fault: Fault::None,
+        kind: ResponseKind::Plain,
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use crate::outbox::Outbox;
 use crate::pattern;
+use crate::progress;
 
 /// A worker's announcements.
 #[derive(Debug, Clone)]
@@ -59,6 +60,16 @@ pub(crate) struct ResponsePlan {
     pub(crate) trailers: usize,
     pub(crate) close: bool,
     pub(crate) fault: Fault,
+    pub(crate) kind: ResponseKind,
+}
+
+/// What a response is beside its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResponseKind {
+    /// Of no type.
+    Plain,
+    /// Of a type that is compressed. `lockstep`: the next part is sent once the client has the part before.
+    Text { lockstep: bool },
 }
 
 /// When the request's body is read.
@@ -458,6 +469,9 @@ impl Worker {
             if plan.declares {
                 response.field(b"content-length", plan.body.to_string().as_bytes());
             }
+            if plan.kind != ResponseKind::Plain {
+                response.field(b"content-type", b"text/plain");
+            }
             if plan.close {
                 response.field(b"connection", b"close");
             }
@@ -491,6 +505,9 @@ impl Worker {
             if end {
                 return;
             }
+            if plan.kind == (ResponseKind::Text { lockstep: true }) {
+                self.until_received(stream, id, sent).await;
+            }
             if plan.pause > Duration::ZERO {
                 tokio::time::sleep(plan.pause).await;
             }
@@ -512,6 +529,17 @@ impl Worker {
             self.say(|out| encode_trailers(out, number, pairs).expect("trailers"));
         } else {
             self.say(|out| encode_data(out, number, &[], true).expect("an end"));
+        }
+    }
+
+    /// Waits until the client has this many bytes of the response, or the request is cancelled.
+    async fn until_received(&self, stream: &Stream, id: u64, bytes: usize) {
+        while !stream.cancelled.get() && progress::received(id) < bytes {
+            tokio::select! {
+                biased;
+                () = stream.changed.notified() => {}
+                () = progress::changed() => {}
+            }
         }
     }
 
