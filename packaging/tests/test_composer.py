@@ -6,8 +6,11 @@ import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import threading
 import unittest
@@ -37,7 +40,7 @@ def built(out, base_url="https://keepwarm.invalid/releases"):
 class Origin:
     """A server on loopback that has the binary, or what `respond(handler, content)` makes of it. Counts its requests."""
 
-    def __init__(self, respond=None):
+    def __init__(self, respond=None, tls=None):
         self.paths = []
         self.respond = respond or whole
         self.content = program().read_bytes()
@@ -49,10 +52,17 @@ class Origin:
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     origin.respond(self, origin.content)
 
+            def do_CONNECT(self):
+                origin.paths.append(f"CONNECT {self.path}")
+                tunnel(self)
+
             def log_message(self, *about):
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.handle_error = lambda *about: None  # clients that do not trust its certificate
+        if tls is not None:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.address = f"127.0.0.1:{self.server.server_port}"
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,))
         self.thread.start()
@@ -61,6 +71,21 @@ class Origin:
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()
+
+
+def tunnel(handler):
+    """The proxy's side of CONNECT (RFC 9110 section 9.3.6), to where the request says."""
+    host, _, port = handler.path.rpartition(":")
+    with socket.create_connection((host, int(port)), LIMIT) as upstream:
+        handler.send_response(200)
+        handler.end_headers()
+        other = {handler.connection: upstream, upstream: handler.connection}
+        while ready := select.select(list(other), [], [], LIMIT)[0]:
+            for side in ready:
+                piece = side.recv(65_536)
+                if not piece:
+                    return
+                other[side].sendall(piece)
 
 
 def head(handler, length, status=200):
@@ -271,7 +296,16 @@ class Fetched(Project):
 
     def start(self, **options):
         options = {"env": self.env, **options}
-        return subprocess.Popen([self.command, "--version"], cwd=self.project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        process = subprocess.Popen([self.command, "--version"], cwd=self.project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        """Of a test that failed; the others have read it to its end."""
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
 
     def call(self, **options):
         process = self.start(**options)
@@ -414,6 +448,32 @@ class Fetched(Project):
         status, out, error = self.call(env={**self.env, "http_proxy": "socks5://127.0.0.1:9"})
         self.assertIn("the proxy variable is not the URL of an http or https proxy", error)
         self.assertEqual((status, out, self.server.paths), (1, "", []))
+
+    def tls(self):
+        """A server's certificate for `localhost`, which nobody trusts."""
+        certificate, key = self.base / "certificate.pem", self.base / "key.pem"
+        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+        run(["openssl", "req", "-x509", *curve, "-days", "30", *names, "-keyout", key, "-out", certificate], cwd=self.base, env=CLEAN)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        return certificate, context
+
+    def test_https(self):
+        certificate, context = self.tls()
+        self.server = Origin(tls=context)
+        self.addCleanup(self.server.close)
+        port = self.server.server.server_port
+        self.command = self.require(base_url=f"https://localhost:{port}")
+        self.binaries = self.project / "vendor/keepwarm/keepwarm/.binaries"
+        status, out, error = self.call()
+        self.assertRegex(error, "cannot fetch https://.*certificate verify failed")
+        self.assertEqual((status, out, self.stored(), self.server.paths), (1, "", [], []))
+        proxy = self.origin()
+        trusting = {**self.env, "SSL_CERT_FILE": str(certificate), "HTTPS_PROXY": f"http://{proxy.address}"}
+        self.check_works(env=trusting)
+        self.assertEqual(proxy.paths, [f"CONNECT localhost:{port}"])
+        self.assertEqual(len(self.server.paths), 1)
 
     def other_user(self, home):
         """A user who can write neither the project nor their home."""

@@ -1,9 +1,11 @@
 """The npm packages: what is in them, and an Express page from a project that was empty before they were installed."""
 
+import contextlib
 import http.client
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
 import subprocess
@@ -82,6 +84,11 @@ class Packages(unittest.TestCase):
         while server.read(LIMIT):
             pass
         server.process.wait(timeout=LIMIT)
+        for number, _ in server.left():  # after a SIGKILL, the guardian has to end the others first
+            with contextlib.suppress(ProcessLookupError):
+                process = os.pidfd_open(number)
+                select.select([process], [], [], LIMIT)
+                os.close(process)
         self.assertEqual(server.left(), [], server.output)
         server.stop = lambda: None
 
@@ -173,7 +180,11 @@ class Installed(Packages):
     def test_sigterm_lets_a_response_end_without_scripts(self):
         self.drains(self.install("--ignore-scripts"))
 
-    def drains(self, command):
+    def test_ctrl_c_without_scripts(self):
+        """It reaches the script and the binary, and the script passes it on: that is one signal, not a second that stops at once."""
+        self.drains(self.install("--ignore-scripts"), lambda server: os.killpg(server.process.pid, signal.SIGINT))
+
+    def drains(self, command, stop=lambda server: server.process.send_signal(signal.SIGTERM)):
         self.site()
         os.mkfifo(self.project / "release")
         with self.served(command) as server:
@@ -182,7 +193,7 @@ class Installed(Packages):
             connection.request("GET", "/slow")
             response = connection.getresponse()
             self.assertEqual(response.read(len("begin, ")), b"begin, ")
-            server.process.send_signal(signal.SIGTERM)
+            stop(server)
             server.wait_for("shutting down|stopping|draining")
             (self.project / "release").write_text("now")
             self.assertEqual(response.read(), b"end")

@@ -18,7 +18,7 @@ final class Download
         }
         $faults = [];
         set_error_handler(static function (int $level, string $text) use (&$faults): bool {
-            $faults[] = trim(preg_replace('~^\w+\([^)]*\): |Failed to open stream: ~i', '', $text));
+            $faults[] = trim(preg_replace(['~^\w+\([^)]*\): |Failed to open stream: ~i', '~\s+~'], ['', ' '], $text));
             return true;
         });
         try {
