@@ -7,7 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::{Client, Response, Server};
+use rustix::process::Signal;
+
+use crate::{Client, Response, Server, process};
 
 /// How long anything may take that is waited for.
 const BOUND: Duration = Duration::from_secs(60);
@@ -33,6 +35,14 @@ pub fn get(server: &Server, path: &str, fields: &str) -> Response {
 #[track_caller]
 pub fn status(server: &Server) -> serde_json::Value {
     get(server, "/status", "").json()
+}
+
+/// Ends the process that serves now, after an upgrade: the server that was started has given its sockets to it, and is gone.
+#[track_caller]
+pub fn end_successor(server: &Server) {
+    let pid = status(server)["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a process");
+    process::signal(pid, Signal::TERM);
+    process::wait_until("the successor has ended", BOUND, || !process::alive(pid));
 }
 
 /// Waits until the status is as wanted.

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use keepwarm_tests::pebble::{Pebble, PebbleSettings};
-use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::process::wait_until;
 use keepwarm_tests::{BOUND, Client, Server, admin};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -168,8 +168,7 @@ fn certificates_outlive_reloads_upgrades_and_restarts() {
     server.signal(Signal::USR2);
     server.wait_for_log_after(before, "upgraded: the new process serves", BOUND);
     assert_eq!(served_serial(pebble.tls_port(), "shop.test"), serial);
-    let successor = admin::status(&server)["pid"].as_u64().expect("a process");
-    process::stop(u32::try_from(successor).unwrap());
+    admin::end_successor(&server);
     drop(server);
     fs::remove_dir_all(elsewhere).unwrap();
 }

@@ -300,8 +300,7 @@ fn names_outlive_reloads_upgrades_and_restarts() {
     server.wait_for_log_after(before, "upgraded: the new process serves", BOUND);
     assert_eq!(served(port, "shop.test"), first);
     assert_eq!(permission.asked("shop.test"), 1);
-    let successor = admin::status(&server)["pid"].as_u64().expect("a process");
-    process::stop(u32::try_from(successor).unwrap());
+    admin::end_successor(&server);
 }
 
 /// What a service that is gone, or an authority that issues nothing, does to a client.
