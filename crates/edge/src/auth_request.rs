@@ -8,15 +8,11 @@
 //! The body is neither read nor sent: a client that waits for `100 Continue` gets it once the target reads. What the service is told about the request is in
 //! `subrequest`.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use keepwarm_http1::{BadField, Fields, cgi_safe_name, scan_path};
 use keepwarm_serve::{
     ClientLoss, Exchange, FetchFault, FetchLimits, FetchedResponse, FieldPatterns, Handler, Request,
-    fetch_own_response,
 };
 use keepwarm_telemetry::counters;
 
@@ -112,13 +108,7 @@ impl AuthRequest {
     }
 
     async fn ask(&self, exchange: &mut Exchange<'_>, requested: &[u8]) -> Decision {
-        let (bytes, peer, context) = self.service.subrequest(exchange, requested, &[]);
-        let mut fetch = pin!(fetch_own_response(bytes, peer, context, self.settings.limits));
-        let fetched = poll_fn(|cx| match fetch.as_mut().poll(cx) {
-            Poll::Ready(fetched) => Poll::Ready(Ok(fetched)),
-            Poll::Pending => exchange.poll_gone(cx).map(Err),
-        });
-        match fetched.await {
+        match self.service.fetch(exchange, requested, &[], self.settings.limits).await {
             Ok(Ok(response)) => self.decide(response),
             Ok(Err(fault)) => Decision::NoResponse(fault),
             Err(gone) => Decision::ClientGone(gone),

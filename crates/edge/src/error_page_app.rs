@@ -3,15 +3,12 @@
 //! The client gets the body of a 2xx, or of a response with the status of the error (an app may serve its `/404` so), with the status of the error. The app is
 //! asked directly and not by routes: no page leads to another, and what it responds with when it fails is dropped.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use keepwarm_serve::{
-    Exchange, FetchLimits, FetchedResponse, Handler, PageApp, PageError, fetch_own_response,
-};
+use keepwarm_serve::{Exchange, FetchLimits, FetchedResponse, Handler, PageApp, PageError};
 use keepwarm_telemetry::RequestId;
 
 use crate::cidr::Cidr;
@@ -48,13 +45,7 @@ impl ErrorPageApp {
         if !error.reason.is_empty() {
             about.push((b"x-error-reason", error.reason.as_bytes()));
         }
-        let (bytes, peer, context) = self.target.subrequest(exchange, &requested, &about);
-        let mut fetch = pin!(fetch_own_response(bytes, peer, context, LIMITS));
-        let fetched = poll_fn(|cx| match fetch.as_mut().poll(cx) {
-            Poll::Ready(fetched) => Poll::Ready(Ok(fetched)),
-            Poll::Pending => exchange.poll_gone(cx).map(Err),
-        });
-        let cause = match fetched.await {
+        let cause = match self.target.fetch(exchange, &requested, &about, LIMITS).await {
             Ok(Ok(page)) if matches!(page.status, 200..=299) || page.status == error.status => {
                 return Some(page);
             }

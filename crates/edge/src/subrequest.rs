@@ -7,15 +7,17 @@
 //! The path in them is the normalized one, by which the route was chosen and which its target gets: a service that judged the path as it was sent could be told
 //! another one than the target (`/public/../admin`).
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::task::Poll;
 
 use keepwarm_http1::{Fields, HopByHop};
 use keepwarm_serve::{
-    ConnectionInfo, ConnectionLimits, Exchange, FieldNames, FieldPatterns, Forwarded, Frontend, Handler,
-    ListenerContext, LocalAddress, OpenConnections, Refusal, Request, respond_with_refusal,
+    ClientLoss, ConnectionInfo, ConnectionLimits, Exchange, FetchFault, FetchLimits, FetchedResponse,
+    FieldNames, FieldPatterns, Forwarded, Frontend, Handler, ListenerContext, LocalAddress, OpenConnections,
+    Refusal, Request, fetch_own_response, respond_with_refusal,
 };
 use keepwarm_telemetry::meters;
 
@@ -46,8 +48,28 @@ pub(crate) struct SubrequestTarget {
 }
 
 impl SubrequestTarget {
-    /// The request, the two ends of its connection, and who serves it. `more`: further fields, with names in lower case.
-    pub(crate) fn subrequest(
+    /// Asks about a request, for as long as its client stays. `more`: further fields, with names in lower case.
+    ///
+    /// # Errors
+    /// The client has gone.
+    pub(crate) async fn fetch(
+        &self,
+        exchange: &mut Exchange<'_>,
+        requested: &[u8],
+        more: &[(&[u8], &[u8])],
+        limits: FetchLimits,
+    ) -> Result<Result<FetchedResponse, FetchFault>, ClientLoss> {
+        let (bytes, peer, context) = self.subrequest(exchange, requested, more);
+        let mut fetch = pin!(fetch_own_response(bytes, peer, context, limits));
+        let fetched = poll_fn(|cx| match fetch.as_mut().poll(cx) {
+            Poll::Ready(fetched) => Poll::Ready(Ok(fetched)),
+            Poll::Pending => exchange.poll_gone(cx).map(Err),
+        });
+        fetched.await
+    }
+
+    /// The request, the two ends of its connection, and who serves it.
+    fn subrequest(
         &self,
         exchange: &mut Exchange<'_>,
         requested: &[u8],

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::task::{Context, Poll, ready};
 
 use keepwarm_http1::ResponseFraming;
-
 use rustix::io::Errno;
 
 use super::stream::{ResponseState, Stream};
