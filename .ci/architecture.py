@@ -42,7 +42,13 @@ ALLOWED = {
     "keepwarm": {"acme", "config", "doctor", "edge", "egress", "http1", "net", "policy", "serve", "telemetry", "workers"},
     # End to end, through the binary and nothing else.
     "tests": set(),
+    # The work of one message, without a server.
+    "bench-micro": {"edge", "http1", "wire"},
+    "bench-relay": set(),
 }
+
+# Not part of the product: their other dependencies need no reason.
+OUTSIDE = {"tests", "bench-micro", "bench-relay"}
 
 # Modules outside the standard library that an adapter may import, and why.
 OPTIONAL_MODULES = {
@@ -145,7 +151,7 @@ def check_reasons(metadata):
     packages = members(metadata)
     used = {
         dependency["name"]
-        for name, package in packages.items() if name != "tests"
+        for name, package in packages.items() if name not in OUTSIDE
         for dependency in package["dependencies"]
         if dependency["kind"] in (None, "build") and short(dependency["name"]) not in packages
     }

@@ -39,7 +39,7 @@ PLATFORMS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
 
 def main():
     faults = []
-    for manifest in ["Cargo.toml", "fuzz/Cargo.toml", "bench/micro/Cargo.toml", "bench/relay/Cargo.toml"]:
+    for manifest in ["Cargo.toml", "fuzz/Cargo.toml", "simulation/Cargo.toml"]:
         if manifest == "Cargo.toml":
             faults += licences(metadata(manifest))
             faults += duplicates(metadata(manifest, PLATFORMS))

@@ -66,12 +66,10 @@ def arguments():
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write every sample")
     parser.add_argument("--strict", action="store_true", help="end with status 1 when a floor is missed")
     parser.add_argument("--smoke", action="store_true", help="one short round: does it work? The figures mean nothing")
-    parser.add_argument("--relay", type=pathlib.Path, metavar="BINARY", help="default: built from bench/relay")
     options = servers.arguments_with_keepwarm(parser)
     if options.smoke:
         options.rounds, options.seconds = 1, 0.5
     options.before = options.before and options.before.resolve()
-    options.relay = options.relay or servers.built("keepwarm-bench-relay")
     return options
 
 
@@ -103,7 +101,7 @@ class Bench:
         return ["keepwarm", BEFORE] if self.options.before else ["keepwarm", *usual]
 
     def relay(self, port, distance):
-        return self.start(Relay(self.options.relay, port, distance))
+        return self.start(Relay(servers.built("keepwarm-bench-relay"), port, distance))
 
     def rounds(self, measures):
         """Takes each measure once a round, each first, in the middle and last in turn. A measure gives numbers by name."""

@@ -19,6 +19,8 @@ ROOT = HERE.parent.parent
 APPS = HERE / "apps"
 BIN = pathlib.Path(sys.executable).parent
 BODY = b"Hello, world!"
+# Where cargo puts what it builds.
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 # CPU of Keepwarm beside an earlier state of it, at most.
 NO_SLOWER = 1.02
 START_TIMEOUT = 20.0
@@ -90,8 +92,7 @@ NGINX_PAGE = """
 
 def arguments_with_keepwarm(parser):
     """The arguments of a benchmark, with the Keepwarm that it measures, which must be built."""
-    parser.add_argument("--keepwarm", type=pathlib.Path, metavar="BINARY",
-                        default=pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/keepwarm")
+    parser.add_argument("--keepwarm", type=pathlib.Path, metavar="BINARY", default=TARGET / "release/keepwarm")
     options = parser.parse_args()
     options.keepwarm = options.keepwarm.resolve()
     if not options.keepwarm.exists():
@@ -159,11 +160,11 @@ def bare(_keepwarm_binary, port, _folder, _target):
 
 
 def built(program):
-    """A program of bench/relay."""
-    folder = ROOT / "bench/relay"
-    subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", folder / "Cargo.toml", "--target-dir", folder / "target"],
-                   check=True)
-    return folder / "target/release" / program
+    """A program of bench/relay: of `KEEPWARM_BENCH_PROGRAMS`, a directory, or built for release."""
+    if directory := os.environ.get("KEEPWARM_BENCH_PROGRAMS"):
+        return pathlib.Path(directory) / program
+    subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "-p", "keepwarm-bench-relay"], cwd=ROOT, check=True)
+    return TARGET / "release" / program
 
 
 def granian(_keepwarm_binary, port, folder, target):

@@ -13,10 +13,13 @@ pub fn keepwarm() -> &'static Path {
     })
 }
 
-/// The same program with faults on request: one crate compiled once more, with the feature `fault-injection`, beside the other. All it depends on is what the other depends on.
+/// The same program with faults on request, `KEEPWARM_FAULTY_BIN` or built: one crate compiled once more, with the feature `fault-injection`, beside the other. All it depends on is what the other depends on.
 pub fn keepwarm_faulty() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| build("keepwarm-faulty", &["--features", "fault-injection"]))
+    PATH.get_or_init(|| match std::env::var_os("KEEPWARM_FAULTY_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => build("keepwarm-faulty", &["--features", "fault-injection"]),
+    })
 }
 
 /// The Python of the examples' virtual environment, or the one on PATH when there is none. `KEEPWARM_PYTHON` names another.

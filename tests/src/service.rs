@@ -31,7 +31,7 @@ impl Service {
         let server = Server::start_as(config, |folder| {
             prepare(folder);
             binary = folder.join("keepwarm");
-            tools::copy_executable(program, &binary);
+            tools::place_executable(program, &binary);
             binary.clone()
         });
         let service = Self { server, binary };

@@ -56,6 +56,17 @@ pub fn run_ok(command: &mut Command, bound: Duration) -> String {
     stdout
 }
 
+/// Puts an executable file in a place, in one step: the same file by another name, as a binary of 200 MB takes a while to copy. It may be replaced, but
+/// not written to.
+#[track_caller]
+pub fn place_executable(from: &Path, to: &Path) {
+    let draft = to.with_extension("linked");
+    if std::fs::hard_link(from, &draft).is_err() {
+        return copy_executable(from, to); // in another file system
+    }
+    std::fs::rename(draft, to).expect("in its place");
+}
+
 /// Puts a copy of an executable file in a place, in one step. By another process: one that this process has open for writing, whatever it starts meanwhile
 /// holds open too, and it could not be executed as long as that lasts.
 #[track_caller]
@@ -65,7 +76,7 @@ pub fn copy_executable(from: &Path, to: &Path) {
     std::fs::rename(draft, to).expect("in its place");
 }
 
-/// Puts a script in a place, as [`copy_executable`] does.
+/// Puts a script in a place, in one step.
 #[track_caller]
 pub fn script(to: &Path, text: &str) {
     let draft = to.with_extension("written");

@@ -396,7 +396,7 @@ fn as_nobody(folder: &Path, config: &str) -> String {
     let file = folder.join("keepwarm.toml");
     std::fs::write(&file, config).expect("the configuration");
     let binary = folder.join("keepwarm");
-    tools::copy_executable(keepwarm_tests::keepwarm(), &binary);
+    tools::place_executable(keepwarm_tests::keepwarm(), &binary);
     let script = format!(
         "ulimit -n 500; exec setpriv --reuid=nobody --regid=nogroup --clear-groups {} run --dry-run --config {}",
         binary.display(),

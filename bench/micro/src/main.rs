@@ -183,3 +183,13 @@ fn encode_wire_request(times: u32) {
         black_box(&out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_case_works() {
+        for (_, run) in super::CASES {
+            run(3);
+        }
+    }
+}

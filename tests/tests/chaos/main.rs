@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use keepwarm_tests::oracle::{Evidence, ObservedRequest, Random, Rules};
 use keepwarm_tests::process::{self, wait_until};
-use keepwarm_tests::{Client, Server, get};
+use keepwarm_tests::{Client, Server, get, tools};
 use rustix::process::Signal;
 
 use clients::KINDS;
@@ -160,7 +160,7 @@ impl Service {
         let mut binary = PathBuf::new();
         let server = Server::start_as(&CONFIG.replace("@COMMON@", COMMON), |folder| {
             binary = folder.join("keepwarm");
-            std::fs::copy(keepwarm_tests::keepwarm(), &binary).expect("a copy of the binary");
+            tools::place_executable(keepwarm_tests::keepwarm(), &binary);
             binary.clone()
         });
         let service = Self { server, binary };
