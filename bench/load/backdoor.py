@@ -68,7 +68,7 @@ def arguments():
     parser.add_argument("--smoke", action="store_true", help="one short round: does it work? The figures mean nothing")
     options = servers.arguments_with_keepwarm(parser)
     if options.smoke:
-        options.rounds, options.seconds = 1, 0.5
+        options.rounds, options.seconds = 1, 2.0
     options.before = options.before and options.before.resolve()
     return options
 

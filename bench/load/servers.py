@@ -162,7 +162,7 @@ def bare(_keepwarm_binary, port, _folder, _target):
 def built(program):
     """A program of bench/relay: of `KEEPWARM_BENCH_PROGRAMS`, a directory, or built for release."""
     if directory := os.environ.get("KEEPWARM_BENCH_PROGRAMS"):
-        return pathlib.Path(directory) / program
+        return pathlib.Path(directory).resolve() / program
     subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "-p", "keepwarm-bench-relay"], cwd=ROOT, check=True)
     return TARGET / "release" / program
 
