@@ -20,6 +20,7 @@ pub(crate) use maintenance::{Maintenance, MaintenanceOn, MaintenanceSubject};
                   keepwarm run shop.wsgi:application --bind 0.0.0.0:80 --workers 4\n  \
                   keepwarm run shop.wsgi:application --tls-dev  the same over HTTPS and HTTP/2, for development\n  \
                   keepwarm run shop.wsgi:application --domain shop.example   on the internet, with a certificate\n  \
+                  keepwarm init                                 find the app here and write keepwarm.toml\n  \
                   keepwarm run                                  serve what keepwarm.toml configures\n  \
                   keepwarm run --dry-run                        check the configuration only\n  \
                   keepwarm run --dry-run --boot                 also check that each app loads\n  \
@@ -55,6 +56,11 @@ impl Cli {
 pub(crate) enum Command {
     /// Serve an application
     Run(Run),
+    /// Find the application in a directory and write keepwarm.toml
+    ///
+    /// Says what was found and which files and lines show it, writes keepwarm.toml, and prints the command that serves it. Reads files only: nothing of the
+    /// application runs. Existing files are never replaced; then the exit status is 1 and nothing is written.
+    Init(Init),
     /// Reload configuration and workers without losing a request
     Reload(InstanceSelector),
     /// Show apps, workers and listeners of the running instance
@@ -98,6 +104,25 @@ pub(crate) struct HashPassword {
     /// Hash by bcrypt, for files that other programs read too
     #[arg(long)]
     pub(crate) bcrypt: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Init {
+    /// Directory to look in
+    #[arg(value_name = "DIR", help = "Directory to look in [default: the current one]")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Which application to serve, where several are found: a framework, a target or a directory
+    #[arg(long, value_name = "NAME")]
+    pub(crate) app: Option<String>,
+    /// Also write a systemd unit
+    #[arg(long)]
+    pub(crate) systemd: bool,
+    /// Also write a Containerfile
+    #[arg(long)]
+    pub(crate) container: bool,
+    /// Also write a compose file, and a Containerfile if there is none
+    #[arg(long)]
+    pub(crate) compose: bool,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -29,7 +29,7 @@ use self::inherited::InheritedSockets;
 use self::takeover::Takeover;
 use crate::control::Identity;
 use crate::sources::SystemSources;
-use crate::{assemble, cli, colors, complain, dev_tls, dry_run, exit, language, puma, tls, upstreams};
+use crate::{assemble, cli, colors, complain, dev_tls, dry_run, exit, init, language, puma, tls, upstreams};
 
 /// The configuration file that is looked for.
 const DEFAULT_FILE: &str = "keepwarm.toml";
@@ -164,6 +164,16 @@ impl ConfigSource {
     }
 }
 
+/// With what is here and could be run.
+fn nothing_to_run() -> String {
+    let nothing =
+        format!("nothing to run: no TARGET was given, and there is no {DEFAULT_FILE} in this directory");
+    match init::what_is_here() {
+        Some(found) => format!("{nothing}\n{found}"),
+        None => format!("{nothing}\nfor example: keepwarm run shop.wsgi:application"),
+    }
+}
+
 impl ConfigPlace {
     fn of(options: &cli::Run) -> Result<Self, String> {
         if options.boot && !options.dry_run {
@@ -189,10 +199,7 @@ impl ConfigPlace {
         match &options.config {
             Some(file) => Ok(Self::File(file.clone())),
             None if Path::new(DEFAULT_FILE).exists() => Ok(Self::File(DEFAULT_FILE.into())),
-            None => Err(format!(
-                "nothing to run: no TARGET was given, and there is no {DEFAULT_FILE} in this directory\n\
-                 for example: keepwarm run shop.wsgi:application"
-            )),
+            None => Err(nothing_to_run()),
         }
     }
 }
