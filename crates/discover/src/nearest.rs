@@ -11,7 +11,10 @@ pub fn nearest_target(project: &Project, wrong: &str) -> Option<String> {
         Start::Entry(entry) => Some(entry.clone()),
         Start::Command { .. } | Start::Files(_) => None,
     });
-    let known: Vec<String> = entries.chain(python::targets(project)).filter(|known| known != wrong).collect();
+    let known: Vec<String> = entries.chain(python::targets(project)).collect();
+    if known.iter().any(|known| known.trim_end_matches("()") == wrong.trim_end_matches("()")) {
+        return None;
+    }
     let score = |known: &str| {
         strsim::jaro_winkler(wrong, known).max(strsim::jaro_winkler(&module(wrong), &module(known)))
     };

@@ -652,4 +652,6 @@ fn a_wrong_target_has_a_nearest_right_one() {
         "the only one there is"
     );
     assert_eq!(nearest(&[], "app:app"), None);
+    assert_eq!(nearest(&files, "app:app"), None, "it is there");
+    assert_eq!(nearest(&[("app.py", FACTORY)], "app:create_app"), None, "it is there");
 }

@@ -3,12 +3,14 @@
 mod check;
 mod hint;
 mod maintenance;
+mod place;
 
 use std::path::PathBuf;
 
 pub(crate) use check::{Check, FailOn};
 use clap::{Args, Parser, Subcommand};
 pub(crate) use maintenance::{Maintenance, MaintenanceOn, MaintenanceSubject};
+pub(crate) use place::Variables;
 
 /// What was asked for.
 #[derive(Debug, Parser)]
@@ -145,6 +147,23 @@ pub(crate) struct Run {
         help = "Address to listen on: HOST:PORT or unix:PATH; may be repeated [default: 127.0.0.1:8080]"
     )]
     pub(crate) bind: Vec<String>,
+    /// Port to listen on, in place of --bind
+    #[arg(
+        long,
+        short,
+        value_name = "PORT",
+        conflicts_with = "bind",
+        help = "Port to listen on, in place of --bind [default: the variable PORT, else 8080]"
+    )]
+    pub(crate) port: Option<u16>,
+    /// Host to listen on, in place of --bind
+    #[arg(
+        long,
+        value_name = "HOST",
+        conflicts_with = "bind",
+        help = "Host to listen on, in place of --bind [default: 127.0.0.1; 0.0.0.0 if only the variable PORT is set]"
+    )]
+    pub(crate) host: Option<String>,
     /// Serve these names over HTTPS, with certificates from Let's Encrypt; may be repeated
     #[arg(
         long,
@@ -156,10 +175,14 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) tls_dev: bool,
     /// Number of worker processes
-    #[arg(long, value_name = "N", help = "Number of worker processes [default: one per core]")]
+    #[arg(
+        long,
+        value_name = "N",
+        help = "Number of worker processes [default: the variable WEB_CONCURRENCY, else one per core]"
+    )]
     pub(crate) workers: Option<String>,
     /// Replace workers when a source file of the app changes (for development)
-    #[arg(long)]
+    #[arg(long, visible_alias = "reload")]
     pub(crate) watch: bool,
     /// Check the configuration and the files it names, then exit
     #[arg(long)]

@@ -12,6 +12,7 @@ mod occupant;
 mod pid_file;
 mod plan;
 mod reloading;
+mod screen;
 mod server;
 pub(crate) mod signals;
 pub(crate) mod sockets;
@@ -156,6 +157,11 @@ impl ConfigSource {
         }
     }
 
+    /// Whether a TARGET on the command line is all there is.
+    pub(crate) fn is_command_line(&self) -> bool {
+        matches!(self.place, ConfigPlace::CommandLine(_))
+    }
+
     fn name(&self) -> String {
         match &self.place {
             ConfigPlace::File(file) => file.display().to_string(),
@@ -181,19 +187,23 @@ impl ConfigPlace {
                 .to_owned());
         }
         if options.target.is_some() || !options.command.is_empty() {
+            let variables = cli::Variables::of_process();
             return Ok(Self::CommandLine(Target {
                 entry: options.target.clone().unwrap_or_default(),
                 command: options.command.clone(),
-                bind: options.bind.clone(),
+                bind: options.binds(&variables)?,
                 domains: options.domain.clone(),
-                workers: options.workers.clone(),
+                workers: options.worker_count(&variables)?,
                 watch: options.watch,
             }));
         }
-        let has_keys = !options.bind.is_empty() || !options.domain.is_empty();
-        if has_keys || options.workers.is_some() || options.watch {
-            return Err("--bind, --domain, --workers and --watch need a TARGET; with a configuration file, set its keys `bind`, \
-                        `domains`, `workers` and `watch`"
+        let has_file = options.config.is_some() || Path::new(DEFAULT_FILE).exists();
+        let has_address = !options.bind.is_empty() || options.port.is_some() || options.host.is_some();
+        let has_keys =
+            has_address || !options.domain.is_empty() || options.workers.is_some() || options.watch;
+        if has_keys && has_file {
+            return Err("--bind, --port, --host, --domain, --workers and --watch need a TARGET; with a configuration file, set its \
+                        keys `bind`, `domains`, `workers` and `watch`"
                 .to_owned());
         }
         match &options.config {
