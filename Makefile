@@ -5,7 +5,7 @@
 help: ## list targets
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
 
-demo: ## build, serve the Flask example on 127.0.0.1:8080, show that the five stalls are gone (DEMO_ONCE=1: exit afterwards)
+demo: ## show each of the five stalls on a server that has it and on Keepwarm, then serve an example on 127.0.0.1:8080 (DEMO_ONCE=1: exit)
 	@scripts/demo
 
 test: ## run every test of the workspace and the adapters

@@ -23,6 +23,7 @@ mod response;
 mod server;
 pub mod service;
 pub mod shared;
+pub mod terminal;
 pub mod tools;
 pub mod websocket;
 

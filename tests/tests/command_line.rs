@@ -51,6 +51,119 @@ fn a_target_is_served_without_a_file() {
     }
 }
 
+/// As people know it from uvicorn, gunicorn, Puma and platforms.
+#[test]
+fn usual_options_and_variables_say_where_to_listen() {
+    let start = |arguments: &[&str], env: &[(&str, &str)]| {
+        let server = Server::spawn("", |command| {
+            *command = Command::new(keepwarm());
+            command.arg("run").arg("wsgi_app:application").args(arguments).current_dir(apps());
+            command.env_remove("PORT").env_remove("WEB_CONCURRENCY").envs(env.iter().copied());
+        });
+        let server = server.listening();
+        assert_eq!(server.ask(get("/list")).text(), "pong", "{arguments:?} {env:?}");
+        server
+    };
+    let (one, two) = (tools::free_port().to_string(), tools::free_port().to_string());
+    let server = start(&["--workers", "1"], &[("PORT", &one)]);
+    server.wait_for_log(&format!("listening on http://0.0.0.0:{one}"), BOUND);
+    let server = start(&["--port", &two, "--workers", "1"], &[("PORT", &one)]);
+    server.wait_for_log(&format!("listening on http://127.0.0.1:{two}"), BOUND);
+    let server = start(&["--host", "0.0.0.0", "-p", "0", "--reload"], &[("WEB_CONCURRENCY", "3")]);
+    keepwarm_tests::process::wait_until("three workers", BOUND, || server.workers().len() == 3);
+    // What says it more precisely comes first.
+    let settings = [
+        ("PORT", one.as_str()),
+        ("KEEPWARM_LISTEN__MAIN__BIND", "127.0.0.1:0"),
+        ("WEB_CONCURRENCY", "3"),
+        ("KEEPWARM_APP__WSGI_APP__WORKERS", "1"),
+    ];
+    let server = start(&[], &settings);
+    assert!(!server.log().contains(&format!(":{one}")), "{}", server.log());
+    assert_eq!(server.workers().len(), 1);
+    for (variable, message) in [
+        (
+            ("PORT", "eighty"),
+            "PORT=eighty is not a port number; set it to one from 0 to 65535, unset it, or use --port",
+        ),
+        (
+            ("WEB_CONCURRENCY", "0"),
+            "WEB_CONCURRENCY=0 is not a number of workers; set it to one from 1 to 1024",
+        ),
+    ] {
+        let mut command = Command::new(keepwarm());
+        command.args(["run", "wsgi_app:application"]).current_dir(apps()).envs([variable]);
+        let output = tools::run(&mut command, BOUND);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(said(&output).contains(message), "{}", said(&output));
+    }
+}
+
+/// Installed by pip into an environment that is not active: its Python has the app's packages.
+#[test]
+fn the_python_beside_the_program_runs_the_app() {
+    let folder = Folder::new("beside");
+    let bin = folder.0.join("venv/bin");
+    let mut make = Command::new("python3");
+    tools::run_ok(make.args(["-m", "venv", "--without-pip"]).arg(folder.0.join("venv")), BOUND);
+    tools::copy_executable(keepwarm(), &bin.join("keepwarm"));
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a path"));
+    let own = format!("by {}/python)", bin.display());
+    for (program, expected) in
+        [(bin.join("keepwarm"), true), ("keepwarm".into(), true), (keepwarm().to_path_buf(), false)]
+    {
+        let server = Server::spawn("", |command| {
+            *command = Command::new(&program);
+            command
+                .args(["run", "wsgi_app:application", "--port", "0", "--workers", "1"])
+                .current_dir(apps());
+            command.env_remove("VIRTUAL_ENV").env("PATH", &path);
+        });
+        let server = server.listening();
+        server.wait_for_log("serving ", BOUND);
+        assert_eq!(server.log().contains(&own), expected, "{}\n{}", program.display(), server.log());
+    }
+    // An environment of `uv tool install` belongs to the tool.
+    folder.write("venv/uv-receipt.toml", "[tool]\n");
+    let server = Server::spawn("", |command| {
+        *command = Command::new(bin.join("keepwarm"));
+        command.args(["run", "wsgi_app:application", "--port", "0", "--workers", "1"]).current_dir(apps());
+        command.env_remove("VIRTUAL_ENV");
+    });
+    let server = server.listening();
+    server.wait_for_log("serving ", BOUND);
+    assert!(!server.log().contains(&own), "{}", server.log());
+}
+
+/// A wrong target is reported with the right one.
+#[test]
+fn a_wrong_target_has_the_nearest_right_one() {
+    let folder = Folder::new("nearest");
+    folder.write(
+        "app.py",
+        "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [b'']\n",
+    );
+    folder.write("index.php", "<?php echo 1;");
+    for (target, nearest) in [
+        ("ap:application", "did you mean `app:application`?"),
+        ("app:aplication", "did you mean `app:application`?"),
+        ("idnex.php", "did you mean `index.php`?"),
+    ] {
+        let output = run(&["run", target, "--bind", "127.0.0.1:0", "--workers", "1"], &folder.0);
+        assert_eq!(output.status.code(), Some(1), "{target}: {}", said(&output));
+        assert!(said(&output).contains(nearest), "{target}: {}", said(&output));
+    }
+    let output = run(&["run", "--dry-run", "idnex.php"], &folder.0);
+    assert!(said(&output).contains("did you mean `index.php`?"), "{}", said(&output));
+    // The target is right, and something else is missing: no suggestion.
+    folder.write(
+        "app.py",
+        "import no_such_module_anywhere\ndef application(environ, start_response):\n    pass\n",
+    );
+    let output = run(&["run", "app:application", "--bind", "127.0.0.1:0", "--workers", "1"], &folder.0);
+    assert!(output.status.code() == Some(1) && !said(&output).contains("did you mean"), "{}", said(&output));
+}
+
 #[test]
 fn a_target_that_is_a_server_of_its_own_takes_a_command() {
     let folder = Folder::new("server");

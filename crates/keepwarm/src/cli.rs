@@ -3,12 +3,14 @@
 mod check;
 mod hint;
 mod maintenance;
+mod place;
 
 use std::path::PathBuf;
 
 pub(crate) use check::{Check, FailOn};
 use clap::{Args, Parser, Subcommand};
 pub(crate) use maintenance::{Maintenance, MaintenanceOn, MaintenanceSubject};
+pub(crate) use place::Variables;
 
 /// What was asked for.
 #[derive(Debug, Parser)]
@@ -20,6 +22,7 @@ pub(crate) use maintenance::{Maintenance, MaintenanceOn, MaintenanceSubject};
                   keepwarm run shop.wsgi:application --bind 0.0.0.0:80 --workers 4\n  \
                   keepwarm run shop.wsgi:application --tls-dev  the same over HTTPS and HTTP/2, for development\n  \
                   keepwarm run shop.wsgi:application --domain shop.example   on the internet, with a certificate\n  \
+                  keepwarm init                                 find the app here and write keepwarm.toml\n  \
                   keepwarm run                                  serve what keepwarm.toml configures\n  \
                   keepwarm run --dry-run                        check the configuration only\n  \
                   keepwarm run --dry-run --boot                 also check that each app loads\n  \
@@ -55,6 +58,11 @@ impl Cli {
 pub(crate) enum Command {
     /// Serve an application
     Run(Run),
+    /// Find the application in a directory and write keepwarm.toml
+    ///
+    /// Says what was found and which files and lines show it, writes keepwarm.toml, and prints the command that serves it. Reads files only: nothing of the
+    /// application runs. Existing files are never replaced; then the exit status is 1 and nothing is written.
+    Init(Init),
     /// Reload configuration and workers without losing a request
     Reload(InstanceSelector),
     /// Show apps, workers and listeners of the running instance
@@ -101,6 +109,25 @@ pub(crate) struct HashPassword {
 }
 
 #[derive(Debug, Clone, Args)]
+pub(crate) struct Init {
+    /// Directory to look in
+    #[arg(value_name = "DIR", help = "Directory to look in [default: the current one]")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Which application to serve, where several are found: a framework, a target or a directory
+    #[arg(long, value_name = "NAME")]
+    pub(crate) app: Option<String>,
+    /// Also write a systemd unit
+    #[arg(long)]
+    pub(crate) systemd: bool,
+    /// Also write a Containerfile
+    #[arg(long)]
+    pub(crate) container: bool,
+    /// Also write a compose file, and a Containerfile if there is none
+    #[arg(long)]
+    pub(crate) compose: bool,
+}
+
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
     /// App to serve: `module:attribute` or `path/file.py:attribute` (Python; WSGI or ASGI is detected), `config.ru` (Ruby),
     /// `public/index.php` (PHP) or the directory of one of them [default: the apps of the configuration file]
@@ -120,6 +147,23 @@ pub(crate) struct Run {
         help = "Address to listen on: HOST:PORT or unix:PATH; may be repeated [default: 127.0.0.1:8080]"
     )]
     pub(crate) bind: Vec<String>,
+    /// Port to listen on, in place of --bind
+    #[arg(
+        long,
+        short,
+        value_name = "PORT",
+        conflicts_with = "bind",
+        help = "Port to listen on, in place of --bind [default: the variable PORT, else 8080]"
+    )]
+    pub(crate) port: Option<u16>,
+    /// Host to listen on, in place of --bind
+    #[arg(
+        long,
+        value_name = "HOST",
+        conflicts_with = "bind",
+        help = "Host to listen on, in place of --bind [default: 127.0.0.1; 0.0.0.0 if only the variable PORT is set]"
+    )]
+    pub(crate) host: Option<String>,
     /// Serve these names over HTTPS, with certificates from Let's Encrypt; may be repeated
     #[arg(
         long,
@@ -131,10 +175,14 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) tls_dev: bool,
     /// Number of worker processes
-    #[arg(long, value_name = "N", help = "Number of worker processes [default: one per core]")]
+    #[arg(
+        long,
+        value_name = "N",
+        help = "Number of worker processes [default: the variable WEB_CONCURRENCY, else one per core]"
+    )]
     pub(crate) workers: Option<String>,
     /// Replace workers when a source file of the app changes (for development)
-    #[arg(long)]
+    #[arg(long, visible_alias = "reload")]
     pub(crate) watch: bool,
     /// Check the configuration and the files it names, then exit
     #[arg(long)]

@@ -1,5 +1,7 @@
 //! What starts a worker of each kind of app: the interpreter, the adapter's program, the variables it needs.
 
+mod environment;
+
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -157,7 +159,7 @@ fn default_interpreter(app: &App) -> PathBuf {
         Some(AppKind::Rack) => "ruby".into(),
         Some(AppKind::Php) => "php".into(),
         Some(AppKind::FastCgi) => crate::fastcgi::default_server(app),
-        None | Some(AppKind::Wsgi | AppKind::Asgi | AppKind::Http) => python_default(app),
+        None | Some(AppKind::Wsgi | AppKind::Asgi | AppKind::Http) => environment::python(app),
     }
 }
 
@@ -191,24 +193,7 @@ pub(crate) fn missing_environment(app: &App) -> Option<PathBuf> {
     let by_rule =
         app.interpreter.is_none() && app.address.is_none() && matches!(app.program, Program::Entry(_));
     let is_python = matches!(app.kind, None | Some(AppKind::Wsgi | AppKind::Asgi));
-    active_environment().filter(|folder| by_rule && is_python && !folder.join("bin/python").exists())
-}
-
-fn active_environment() -> Option<PathBuf> {
-    std::env::var_os("VIRTUAL_ENV").filter(|folder| !folder.is_empty()).map(PathBuf::from)
-}
-
-/// That of an active or a local virtual environment; else `python3`.
-fn python_default(app: &App) -> PathBuf {
-    let active = active_environment().map(|folder| folder.join("bin/python"));
-    let local = Path::new(".venv/bin/python");
-    match active {
-        Some(active) if active.exists() => active,
-        _ if app.directory.join(local).exists() => {
-            std::path::absolute(app.directory.join(local)).unwrap_or_else(|_| local.into())
-        }
-        _ => "python3".into(),
-    }
+    environment::active().filter(|folder| by_rule && is_python && !folder.join("bin/python").exists())
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod faults;
 mod file_limit;
 mod find;
 mod hash_password;
+mod init;
 mod language;
 mod maintenance;
 mod php_fpm;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
     }
     match Cli::read().command {
         Command::Run(options) => run::run(&options),
+        Command::Init(options) => init::init(&options),
         Command::Reload(selector) => reload::reload(&selector),
         Command::Status(options) => status::command::status(&options),
         Command::Maintenance { command } => maintenance::maintenance(&command),

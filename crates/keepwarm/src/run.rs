@@ -12,6 +12,7 @@ mod occupant;
 mod pid_file;
 mod plan;
 mod reloading;
+mod screen;
 mod server;
 pub(crate) mod signals;
 pub(crate) mod sockets;
@@ -29,7 +30,7 @@ use self::inherited::InheritedSockets;
 use self::takeover::Takeover;
 use crate::control::Identity;
 use crate::sources::SystemSources;
-use crate::{assemble, cli, colors, complain, dev_tls, dry_run, exit, language, puma, tls, upstreams};
+use crate::{assemble, cli, colors, complain, dev_tls, dry_run, exit, init, language, puma, tls, upstreams};
 
 /// The configuration file that is looked for.
 const DEFAULT_FILE: &str = "keepwarm.toml";
@@ -156,11 +157,26 @@ impl ConfigSource {
         }
     }
 
+    /// Whether a TARGET on the command line is all there is.
+    pub(crate) fn is_command_line(&self) -> bool {
+        matches!(self.place, ConfigPlace::CommandLine(_))
+    }
+
     fn name(&self) -> String {
         match &self.place {
             ConfigPlace::File(file) => file.display().to_string(),
             ConfigPlace::CommandLine(_) => "command line".to_owned(),
         }
+    }
+}
+
+/// With what is here and could be run.
+fn nothing_to_run() -> String {
+    let nothing =
+        format!("nothing to run: no TARGET was given, and there is no {DEFAULT_FILE} in this directory");
+    match init::what_is_here() {
+        Some(found) => format!("{nothing}\n{found}"),
+        None => format!("{nothing}\nfor example: keepwarm run shop.wsgi:application"),
     }
 }
 
@@ -171,28 +187,29 @@ impl ConfigPlace {
                 .to_owned());
         }
         if options.target.is_some() || !options.command.is_empty() {
+            let variables = cli::Variables::of_process();
             return Ok(Self::CommandLine(Target {
                 entry: options.target.clone().unwrap_or_default(),
                 command: options.command.clone(),
-                bind: options.bind.clone(),
+                bind: options.binds(&variables)?,
                 domains: options.domain.clone(),
-                workers: options.workers.clone(),
+                workers: options.worker_count(&variables)?,
                 watch: options.watch,
             }));
         }
-        let has_keys = !options.bind.is_empty() || !options.domain.is_empty();
-        if has_keys || options.workers.is_some() || options.watch {
-            return Err("--bind, --domain, --workers and --watch need a TARGET; with a configuration file, set its keys `bind`, \
-                        `domains`, `workers` and `watch`"
+        let has_file = options.config.is_some() || Path::new(DEFAULT_FILE).exists();
+        let has_address = !options.bind.is_empty() || options.port.is_some() || options.host.is_some();
+        let has_keys =
+            has_address || !options.domain.is_empty() || options.workers.is_some() || options.watch;
+        if has_keys && has_file {
+            return Err("--bind, --port, --host, --domain, --workers and --watch need a TARGET; with a configuration file, set its \
+                        keys `bind`, `domains`, `workers` and `watch`"
                 .to_owned());
         }
         match &options.config {
             Some(file) => Ok(Self::File(file.clone())),
             None if Path::new(DEFAULT_FILE).exists() => Ok(Self::File(DEFAULT_FILE.into())),
-            None => Err(format!(
-                "nothing to run: no TARGET was given, and there is no {DEFAULT_FILE} in this directory\n\
-                 for example: keepwarm run shop.wsgi:application"
-            )),
+            None => Err(nothing_to_run()),
         }
     }
 }

@@ -38,6 +38,11 @@ fn account(user: User) -> Account {
     }
 }
 
+/// The name of a user by its id.
+pub(crate) fn name_of(uid: u32) -> Option<String> {
+    User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
+}
+
 /// The group of this name or number.
 pub(crate) fn group(name: &str) -> Option<u32> {
     match name.parse::<u32>() {

@@ -1,9 +1,11 @@
 //! The fault of an interpreter with which an app could not be started: too old, of another language, or missing. It is only queried then.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use keepwarm_config::{App, AppKind, Config, Program};
+use keepwarm_discover::Project;
 use keepwarm_workers::supervisor::StartFailure;
 
 use crate::language::{self, interpreter};
@@ -50,6 +52,30 @@ pub(crate) async fn explain(failure: &mut StartFailure, config: &Config) {
     if let Ok(Some(words)) = outcome.await {
         failure.reason = format!("{}; {words}", failure.reason);
     }
+    if is_target_missing(&failure.stderr)
+        && let Some(app) = config.app(&failure.app)
+        && let Some(near) = nearest_entry(app)
+    {
+        failure.reason = format!("{}; did you mean `{near}`?", failure.reason);
+    }
+}
+
+/// Whether the adapter says that what the entry names is not there.
+fn is_target_missing(output: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(output);
+    ["not found for", "not found in", "has no attribute", "has neither"]
+        .iter()
+        .any(|mark| text.contains(mark))
+}
+
+/// The entry that was probably meant, for one that is not there.
+pub(crate) fn nearest_entry(app: &App) -> Option<String> {
+    let Program::Entry(entry) = &app.program else { return None };
+    let directory = match app.directory.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => app.directory.as_path(),
+    };
+    keepwarm_discover::nearest_target(&Project::open(directory).ok()?, entry)
 }
 
 /// The fault of the app's interpreter, if any. Not where workers run as another user: it might be that user's program, and we may be root.

@@ -5,6 +5,7 @@ mod call;
 use std::time::{Duration, SystemTime};
 
 use crate::escape::{push_json, push_text};
+use crate::terminal::{self, Paint};
 use crate::{Format, RequestId, timestamp};
 
 pub use call::{CallAccessRecord, CallFailure, CallPhases};
@@ -48,7 +49,33 @@ impl AccessRecord<'_> {
         match format {
             Format::Text => self.write_text(out),
             Format::Json => self.write_json(out),
+            Format::Terminal { color } => self.write_to_terminal(out, color),
         }
+    }
+
+    /// What a person at a terminal looks for; everything else is in the other formats.
+    ///
+    /// ```text
+    /// 14:03:07 200 GET /a?b 0.2 ms
+    /// 14:03:09 504 GET /report 30 s slow request_timeout
+    /// ```
+    fn write_to_terminal(&self, out: &mut Vec<u8>, color: bool) {
+        terminal::push_clock(out, self.time, color);
+        push_status(out, self.status, color);
+        out.push(b' ');
+        if self.target.is_empty() {
+            out.push(b'-');
+        } else {
+            push_text(out, self.method.as_bytes());
+            out.push(b' ');
+            push_text(out, self.target);
+        }
+        push_time(out, self.elapsed, color);
+        if let Some(reason) = self.reason {
+            out.push(b' ');
+            Paint::Yellow.over(out, color, |out| push_text(out, reason.as_bytes()));
+        }
+        out.push(b'\n');
     }
 
     /// The combined log format of NCSA and Apache, with a time of RFC 3339, and four more columns: seconds, route, reason, request id.
@@ -124,6 +151,27 @@ impl AccessRecord<'_> {
         push_member(out, "request_id", &self.id.digits());
         out.extend_from_slice(b"}\n");
     }
+}
+
+/// A response's status for a person; `---` where there was none.
+fn push_status(out: &mut Vec<u8>, status: u16, color: bool) {
+    Paint::of_status(status).over(out, color, |out| match status {
+        0 => out.extend_from_slice(b"---"),
+        status => push_number(out, status.into()),
+    });
+}
+
+/// A request's time for a person, marked where it was slow.
+fn push_time(out: &mut Vec<u8>, elapsed: Duration, color: bool) {
+    let is_slow = elapsed >= terminal::SLOW;
+    out.push(b' ');
+    let paint = if is_slow { Paint::Yellow } else { Paint::Dim };
+    paint.over(out, color, |out| {
+        terminal::push_elapsed(out, elapsed);
+        if is_slow {
+            out.extend_from_slice(b" slow");
+        }
+    });
 }
 
 /// One column: a space in a name would begin the next.

@@ -16,6 +16,7 @@ mod request_id;
 pub mod sink;
 pub mod stack;
 pub mod stalls;
+mod terminal;
 mod timestamp;
 pub mod trace;
 pub mod upstreams;
@@ -33,4 +34,24 @@ pub enum Format {
     Text,
     /// One JSON object per line.
     Json,
+    /// Text for a person at a terminal: local time, short access lines, the lines of apps as they were written.
+    Terminal {
+        /// In color.
+        color: bool,
+    },
+}
+
+impl Format {
+    /// This format on an output: text becomes [`Format::Terminal`] where the output is a terminal, in color unless `NO_COLOR` is set
+    /// (<https://no-color.org>).
+    #[must_use]
+    pub fn on(self, output: &Output) -> Self {
+        match self == Self::Text && output.is_terminal() {
+            true => {
+                let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+                Self::Terminal { color: !no_color }
+            }
+            false => self,
+        }
+    }
 }

@@ -6,10 +6,12 @@
 //!
 //! `app` and `worker` come before the message, the other fields after it. JSON has the event's stable name as well. A multi-line output of an app
 //! ([`crate::app_output`]) is one record: in text its further lines follow, each indented by four spaces. Spans are not recorded: Keepwarm uses none.
+//!
+//! On a terminal the line is for a person ([`crate::terminal`]): `app` and `worker` are one prefix, and what an app prints has no field behind it.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use tracing::field::{Field, Visit};
@@ -17,23 +19,19 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use crate::escape::{push_json, push_readable};
+use crate::terminal::{self, Paint};
 use crate::{Format, Output, Sink, app_output, timestamp};
 
 /// Sends the events of the process, at `level` and above, to `output`. Once in a process. Returns the sink, for [`Sink::flush`] and [`Sink::reopen`].
 ///
-/// Levels are colored in text on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+/// Text on a terminal is [`Format::Terminal`].
 ///
 /// # Errors
 /// The output cannot be opened, or there is a log already.
 pub fn init(format: Format, level: Level, output: Output) -> io::Result<Sink> {
-    let terminal = match output {
-        Output::Stdout => io::stdout().is_terminal(),
-        Output::Stderr => io::stderr().is_terminal(),
-        Output::File(_) => false,
-    };
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let format = format.on(&output);
     let sink = Sink::open(output, format)?;
-    let log = LogSubscriber { sink: sink.clone(), format, level: level.into(), color: terminal && !no_color };
+    let log = LogSubscriber { sink: sink.clone(), format, level: level.into() };
     tracing::subscriber::set_global_default(log).map_err(io::Error::other)?;
     Ok(sink)
 }
@@ -43,7 +41,6 @@ struct LogSubscriber {
     sink: Sink,
     format: Format,
     level: LevelFilter,
-    color: bool,
 }
 
 impl Subscriber for LogSubscriber {
@@ -85,7 +82,7 @@ impl LogSubscriber {
             Format::Text => {
                 out.extend_from_slice(&time);
                 out.push(b' ');
-                push_level(out, level, self.color);
+                out.extend_from_slice(level_name(level));
                 out.extend_from_slice(&line.front);
                 out.push(b' ');
                 out.extend_from_slice(&line.message);
@@ -117,6 +114,7 @@ impl LogSubscriber {
                 out.extend_from_slice(&line.rest);
                 out.extend_from_slice(b"}\n");
             }
+            Format::Terminal { color } => line.write_to_terminal(out, metadata, color),
         });
     }
 }
@@ -136,19 +134,12 @@ fn level_name(level: Level) -> &'static [u8] {
     }
 }
 
-fn push_level(out: &mut Vec<u8>, level: Level, color: bool) {
-    let code: &[u8] = match level {
-        Level::ERROR => b"\x1b[31m",
-        Level::WARN => b"\x1b[33m",
-        Level::INFO => b"\x1b[32m",
-        _ => b"\x1b[2m",
-    };
-    if color {
-        out.extend_from_slice(code);
-    }
-    out.extend_from_slice(level_name(level));
-    if color {
-        out.extend_from_slice(b"\x1b[0m");
+fn paint_of(level: Level) -> Paint {
+    match level {
+        Level::ERROR => Paint::Red,
+        Level::WARN => Paint::Yellow,
+        Level::INFO => Paint::Green,
+        _ => Paint::Dim,
     }
 }
 
@@ -156,6 +147,8 @@ fn push_level(out: &mut Vec<u8>, level: Level, color: bool) {
 #[derive(Default)]
 struct LogLine {
     json: bool,
+    /// For a person: whether in color.
+    terminal: Option<bool>,
     /// The message is the output of an app.
     is_app_output: bool,
     front: Vec<u8>,
@@ -170,6 +163,10 @@ struct LogLine {
 impl LogLine {
     fn clear(&mut self, format: Format, is_app_output: bool) {
         self.json = format == Format::Json;
+        self.terminal = match format {
+            Format::Terminal { color } => Some(color),
+            Format::Text | Format::Json => None,
+        };
         self.is_app_output = is_app_output;
         self.further.clear();
         self.front.clear();
@@ -200,6 +197,9 @@ impl LogLine {
 
     /// Indents further lines, so that none can be mistaken for the beginning of a record.
     fn push_app_text(&mut self, text: &str) {
+        if let Some(color) = self.terminal {
+            return self.push_app_text_to_terminal(text, color);
+        }
         let mut lines = text.split('\n');
         push_app_line(&mut self.message, lines.next().unwrap_or_default());
         for line in lines {
@@ -207,6 +207,60 @@ impl LogLine {
             push_app_line(&mut self.further, line);
             self.further.push(b'\n');
         }
+    }
+
+    /// Each line has its end here, since its prefix is not known before the last field.
+    fn push_app_text_to_terminal(&mut self, text: &str, color: bool) {
+        for line in text.split('\n') {
+            terminal::push_app_line(&mut self.further, line, color);
+            self.further.push(b'\n');
+        }
+    }
+
+    /// `14:03:07 WARN  shop/2 MESSAGE key=value`, or for the output of an app `14:03:07 shop/2 | LINE` for each of its lines.
+    fn write_to_terminal(&self, out: &mut Vec<u8>, metadata: &Metadata<'_>, color: bool) {
+        let level = *metadata.level();
+        let prefix = self.front.trim_ascii_start();
+        if self.is_app_output {
+            let paint = match level {
+                Level::ERROR | Level::WARN => paint_of(level),
+                _ => Paint::of_worker(prefix),
+            };
+            for (number, line) in self.further.split_inclusive(|&byte| byte == b'\n').enumerate() {
+                match number {
+                    0 => terminal::push_clock(out, SystemTime::now(), color),
+                    _ => out.extend_from_slice(terminal::NO_TIME),
+                }
+                paint.over(out, color, |out| {
+                    out.extend_from_slice(prefix);
+                    out.extend_from_slice(b" |");
+                });
+                if line != b"\n" {
+                    out.push(b' ');
+                }
+                out.extend_from_slice(line);
+            }
+            return;
+        }
+        terminal::push_clock(out, SystemTime::now(), color);
+        paint_of(level).over(out, color, |out| out.extend_from_slice(level_name(level)));
+        if !prefix.is_empty() {
+            out.push(b' ');
+            Paint::Bold.over(out, color, |out| out.extend_from_slice(prefix));
+        }
+        out.push(b' ');
+        out.extend_from_slice(&self.message);
+        let is_foreign = !metadata.target().starts_with("keepwarm");
+        if !self.rest.is_empty() || is_foreign {
+            Paint::Dim.over(out, color, |out| {
+                out.extend_from_slice(&self.rest);
+                if is_foreign {
+                    out.extend_from_slice(b" target=");
+                    push_readable(out, metadata.target());
+                }
+            });
+        }
+        out.push(b'\n');
     }
 
     /// A number or a boolean, the same in both formats.
@@ -218,6 +272,14 @@ impl LogLine {
     /// Writes the field's name and returns the buffer for its value.
     fn begin(&mut self, field: &Field) -> &mut Vec<u8> {
         let out = match field.name() {
+            "app" if self.terminal.is_some() => {
+                self.front.push(b' ');
+                return &mut self.front;
+            }
+            "worker" if self.terminal.is_some() => {
+                self.front.push(b'/');
+                return &mut self.front;
+            }
             "app" | "worker" => &mut self.front,
             _ => &mut self.rest,
         };

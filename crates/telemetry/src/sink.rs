@@ -12,7 +12,7 @@ mod writer;
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,6 +41,16 @@ pub enum Output {
 }
 
 impl Output {
+    /// Whether a person reads it.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        match self {
+            Self::Stdout => io::stdout().is_terminal(),
+            Self::Stderr => io::stderr().is_terminal(),
+            Self::File(_) => false,
+        }
+    }
+
     fn open(&self) -> io::Result<File> {
         match self {
             Self::Stdout => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),

@@ -114,6 +114,7 @@ pub(crate) fn proxy_call_log(listen: &Listener) -> Result<Option<CallLog>, Strin
 fn open_log(log: &keepwarm_config::AccessLog) -> Result<(Sink, Format), String> {
     let format = format(log.format);
     let output = log.file.clone().map_or(Output::Stdout, Output::File);
+    let format = format.on(&output);
     match Sink::open(output, format) {
         Ok(sink) => Ok((sink, format)),
         Err(error) => Err(format!("cannot open the access log {}: {error}", file_name(log.file.as_deref()))),

@@ -4,12 +4,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Options of other servers, and what says the same here.
 const ELSEWHERE: &[(&[&str], &str)] = &[
-    (
-        &["--port", "--host", "--listen", "--address", "-p", "-b", "-l", "-S"],
-        "--bind HOST:PORT, for example --bind 127.0.0.1:80",
-    ),
+    (&["--listen", "--address", "-b", "-l", "-S"], "--bind HOST:PORT, for example --bind 127.0.0.1:80"),
     (&["--processes", "--worker-processes", "-w"], "--workers N"),
-    (&["--reload", "--dev", "--autoreload"], "--watch"),
+    (&["--dev", "--autoreload"], "--watch"),
     (&["--conf", "--configuration", "-c", "-C"], "--config FILE"),
     (&["--check-config", "--test", "--validate", "-t"], "--dry-run"),
     (&["--threads"], "`threads = N` of [app.NAME] in keepwarm.toml (see `keepwarm explain app.threads`)"),
@@ -69,9 +66,9 @@ mod tests {
     #[test]
     fn options_of_other_servers_are_known() {
         for (line, here) in [
-            ("keepwarm run --port 80 app:app", "--bind"),
-            ("keepwarm run app:app --port 80", "--bind"),
-            ("keepwarm run app:app --reload", "--watch"),
+            ("keepwarm run -b :80 app:app", "--bind"),
+            ("keepwarm run app:app --listen 80", "--bind"),
+            ("keepwarm run app:app --autoreload", "--watch"),
             ("keepwarm run app:app -w 4", "--workers"),
             ("keepwarm run -c keepwarm.toml", "--config"),
         ] {

@@ -12,6 +12,7 @@ use keepwarm_net::Remote;
 use keepwarm_serve::OpenConnections;
 use tokio::time::Instant;
 
+use super::screen;
 use super::server::Server;
 use super::signals::StopSignals;
 
@@ -45,8 +46,10 @@ impl Server {
             self.service_manager.stopping();
         }
         tracing::info!(name: "stopping", connections = self.listeners.open.count(), ?grace, "stopping");
+        let open = Arc::clone(&self.listeners.open);
         tokio::select! {
             () = self.drain(mode, end) => {}
+            () = screen::report_stop(|| open.count(), grace) => {}
             () = stop_signals.again() => tracing::warn!(name: "stopping_at_once", "stopping at once"),
         }
         self.supervisor.stop(Duration::ZERO).await;

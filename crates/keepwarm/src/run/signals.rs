@@ -1,5 +1,6 @@
 //! The signals of a serving process.
 
+use std::io::IsTerminal;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
@@ -63,12 +64,14 @@ pub(super) fn hang_up(process: u32) {
 pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
-    /// When the first one came.
-    first: Option<Instant>,
+    /// When the first one came, and whether it was Ctrl-C.
+    first: Option<(Instant, bool)>,
 }
 
 /// A wrapper that signals its child and the child's group, or passes on what the terminal has sent to all, makes two signals of one.
 const SAME: Duration = Duration::from_secs(1);
+/// The same for Ctrl-C at a terminal: a wrapper passes it on within milliseconds, and no finger is as fast.
+const SAME_KEY: Duration = Duration::from_millis(100);
 
 impl StopSignals {
     pub(crate) fn new() -> std::io::Result<Self> {
@@ -84,16 +87,17 @@ impl StopSignals {
     /// Waits for the first.
     pub(super) async fn next(&mut self) -> ShutdownMode {
         let mode = self.recv().await;
-        self.first.get_or_insert_with(Instant::now);
+        let is_key = matches!(mode, ShutdownMode::Interactive);
+        self.first.get_or_insert_with(|| (Instant::now(), is_key));
         mode
     }
 
-    /// Waits for a repeated signal while the process ends already: after more than a second.
+    /// Waits for a repeated signal while the process ends already: after more than a second, or Ctrl-C pressed twice.
     pub(super) async fn again(&mut self) {
         loop {
-            self.recv().await;
+            let is_key = matches!(self.recv().await, ShutdownMode::Interactive);
             match self.first {
-                Some(first) if first.elapsed() >= SAME => return,
+                Some((first, was_key)) if first.elapsed() >= same(is_key && was_key) => return,
                 Some(_) => tracing::info!(
                     name: "signal_ignored",
                     "signal ignored: it repeats the one that stops Keepwarm; a later one stops at once"
@@ -104,7 +108,7 @@ impl StopSignals {
                         name: "already_stopping",
                         "already stopping; another signal stops at once"
                     );
-                    self.first = Some(Instant::now());
+                    self.first = Some((Instant::now(), is_key));
                 }
             }
         }
@@ -116,6 +120,11 @@ impl StopSignals {
             _ = self.interrupt.recv() => ShutdownMode::Interactive,
         }
     }
+}
+
+/// How soon after the first a second signal is the same one. `is_key`: both may be the key of a terminal.
+fn same(is_key: bool) -> Duration {
+    if is_key && std::io::stdin().is_terminal() { SAME_KEY } else { SAME }
 }
 
 /// On a task of its own: whatever else happens, a log that was moved away is reopened.

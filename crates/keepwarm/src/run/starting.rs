@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{App, Config};
+use keepwarm_config::{App, Config, Program};
 use keepwarm_net::DataPlane;
 use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{Options, StartFailure, Supervisor};
@@ -19,6 +19,7 @@ use super::listeners::Listeners;
 use super::pid_file::{PidFile, PreparedPidFile};
 use super::plan::ListenPlan;
 use super::reloading::ReloadError;
+use super::screen::{self, Banner};
 use super::server::{Server, StartError, absolute, set_apps, shown_apps};
 use super::signals::Signals;
 use super::sockets::OpenedSockets;
@@ -33,6 +34,7 @@ use crate::status::view::{ServedConfig, View};
 use crate::tls::ListenersTls;
 use crate::upstreams::Upstreams;
 use crate::version;
+use crate::wants_colors;
 use crate::watch;
 use crate::{file_limit, language};
 
@@ -136,6 +138,7 @@ impl Server {
         tokio::select! {
             failures = self.supervisor.wait_first_boot() => self.go_on_without(failures, takeover).await?,
             _ = signals.stop_signals.next() => return Ok(false),
+            () = screen::report_progress(&self.supervisor) => {}
             () = old_is_gone(takeover) => return Err(StartError::Message(takeover::gone().to_string())),
         }
         // Nothing was served before: no generation has to end first.
@@ -209,8 +212,61 @@ impl Server {
         Ok(())
     }
 
+    /// The same for a person, with what to do next.
+    fn show_banner(&self) {
+        let mut banner = Banner::default();
+        for app in &self.config.apps {
+            let title = assemble::title(app);
+            let link = self.links.app(&app.name);
+            if link.as_ref().is_some_and(|app| app.is_given_up()) {
+                let until = if app.watch.is_empty() { "the next reload" } else { "one of its files changes" };
+                banner.row("failed", format!("{title}: it responds with 503 until {until}"));
+                continue;
+            }
+            let about = link.and_then(|app| app.description()).unwrap_or_default();
+            banner.row("serving", if about.is_empty() { title } else { format!("{title} ({about})") });
+            let program = language::describe_interpreter(app).map(|program| format!(", by {program}"));
+            banner.row("with", format!("{}{}", at_once(app), program.unwrap_or_default()));
+            app.external_settings.iter().for_each(|setting| banner.row("with", format!("by {setting}")));
+        }
+        for address in self.listeners.addresses() {
+            banner.row("listening", address.to_string());
+        }
+        if self.source.has_local_tls {
+            dev_tls::advice().iter().for_each(|line| banner.row("listening", line.to_string()));
+        }
+        for (name, addresses) in self.listeners.doors(&self.config) {
+            banner.row("upstream", format!("{name} on {}", addresses.join(", ")));
+        }
+        for address in self.admin.addresses() {
+            banner.row("admin", address.to_string());
+        }
+        banner.row("config", self.source.name());
+        self.suggest(&mut banner);
+        crate::print(&banner.text(wants_colors()));
+    }
+
+    /// What a person may want to do next.
+    fn suggest(&self, banner: &mut Banner) {
+        let is_command_line = self.source.is_command_line();
+        if is_command_line && self.config.apps.iter().all(|app| app.watch.is_empty()) {
+            banner.next("--reload", "replace the workers when a file changes");
+        }
+        if is_command_line && !self.config.apps.iter().any(|app| matches!(app.program, Program::Command(_))) {
+            banner.next("keepwarm init", "write a keepwarm.toml");
+        }
+        banner.next("keepwarm status", "show workers and requests");
+        if !is_command_line {
+            banner.next("keepwarm reload", "load new code and configuration, losing no request");
+        }
+        banner.next("Ctrl-C", "stop");
+    }
+
     /// The first lines of a run: what is served, by what, where.
     fn announce(&self) {
+        if screen::is_terminal() {
+            return self.show_banner();
+        }
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "keepwarm {} (process {})", env!("CARGO_PKG_VERSION"), std::process::id());
         for app in &self.config.apps {

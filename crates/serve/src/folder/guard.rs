@@ -205,7 +205,7 @@ impl SiteFiles for AccessGuard {
     }
 }
 
-/// `x.sql~`, `x.bak`, `composer.lock`
+/// `x.sql~`, `x.bak`, `composer.lock`, and what `keepwarm init` writes beside a site.
 fn is_left_behind(last: &[u8]) -> bool {
     const ENDINGS: [&[u8]; 5] = [b"~", b".bak", b".orig", b".swp", b".inc"];
     const COMPOSER: &[u8] = b"composer.";
@@ -213,6 +213,7 @@ fn is_left_behind(last: &[u8]) -> bool {
         let at = last.len().checked_sub(ending.len()).and_then(|at| last.get(at..));
         at.is_some_and(|end| end.eq_ignore_ascii_case(ending))
     };
-    ENDINGS.into_iter().any(ends)
+    const OWN: [&[u8]; 4] = [b"keepwarm.toml", b"Containerfile", b"compose.yaml", b".service"];
+    ENDINGS.into_iter().chain(OWN).any(ends)
         || last.get(..COMPOSER.len()).is_some_and(|front| front.eq_ignore_ascii_case(COMPOSER))
 }

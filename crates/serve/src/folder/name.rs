@@ -2,11 +2,14 @@
 
 use keepwarm_http1::percent_decode;
 
+const CONFIGURATION: &[u8] = b"keepwarm.toml";
+
 /// The file name for a normalized path, relative to a directory: without its first slash, decoded. `None`: no file can have that name.
 ///
 /// * A segment that begins with a dot never names a file: `.git`, `.env`, `.htpasswd`. `/.well-known/` is the exception (RFC 8615).
 /// * `%2F` is part of a segment, and no file has a slash in its name. NUL ends names.
 /// * An empty segment (`//`) would be a second name for the same file.
+/// * `keepwarm.toml` may be in the directory that it serves, with its passwords.
 ///
 /// A path that ends in a slash names a directory, with the slash.
 #[must_use]
@@ -24,6 +27,9 @@ pub fn file_name(path: &[u8]) -> Option<Vec<u8>> {
             return None;
         }
         if segment.is_empty() && !last {
+            return None;
+        }
+        if last && segment == CONFIGURATION {
             return None;
         }
         if number > 0 {

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{push_member, push_number, push_or_dash, push_seconds};
+use super::{push_member, push_number, push_or_dash, push_seconds, push_status};
 use crate::escape::{push_json, push_text};
+use crate::terminal::{self, Paint};
 use crate::{Format, RequestId, timestamp};
 
 /// The access-log record of a call. Borrows everything; writing it allocates nothing once `out` has grown.
@@ -91,7 +92,30 @@ impl<'f, F: Iterator<Item = CallFailure<'f>>> CallAccessRecord<'_, F> {
         match format {
             Format::Text => self.write_text(out),
             Format::Json => self.write_json(out),
+            Format::Terminal { color } => self.write_to_terminal(out, color),
         }
+    }
+
+    /// What a person at a terminal looks for.
+    ///
+    /// ```text
+    /// 14:03:07 200 search GET /a?b 12 ms
+    /// ```
+    fn write_to_terminal(self, out: &mut Vec<u8>, color: bool) {
+        terminal::push_clock(out, self.time, color);
+        push_status(out, self.status, color);
+        out.push(b' ');
+        Paint::Bold.over(out, color, |out| push_text(out, self.upstream.as_bytes()));
+        out.push(b' ');
+        push_text(out, self.method.as_bytes());
+        out.push(b' ');
+        push_text(out, self.target);
+        super::push_time(out, self.elapsed, color);
+        if let Some(reason) = self.reason {
+            out.push(b' ');
+            Paint::Yellow.over(out, color, |out| push_text(out, reason.as_bytes()));
+        }
+        out.push(b'\n');
     }
 
     /// Columns: upstream, endpoint, time, call, status, bytes sent and received, seconds, of these in the queue, for the connection, to the first byte and for

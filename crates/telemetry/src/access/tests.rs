@@ -118,3 +118,29 @@ fn seconds_have_six_places() {
         assert_eq!(out, text.as_bytes());
     }
 }
+
+#[test]
+fn a_line_for_a_person() {
+    let line = |record: &AccessRecord<'_>, color: bool| written(record, Format::Terminal { color });
+    let after_clock = |line: String| line.get(9..).unwrap().to_owned();
+    let quick = AccessRecord { elapsed: Duration::from_micros(1_234), ..record() };
+    assert_eq!(after_clock(line(&quick, false)), "200 GET /a?b=c 1.2 ms\n");
+    assert_eq!(after_clock(line(&record(), false)), "200 GET /a?b=c 1.00 s slow\n");
+    let refused = AccessRecord {
+        target: b"",
+        status: 0,
+        elapsed: Duration::from_micros(7),
+        reason: Some("head_timeout"),
+        ..record()
+    };
+    assert_eq!(after_clock(line(&refused, false)), "--- - 0.0 ms head_timeout\n");
+    for (status, color) in [(200, 32), (304, 36), (404, 33), (502, 31)] {
+        let shown = line(&AccessRecord { status, ..quick.clone() }, true);
+        let (_, rest) = shown.split_once("\x1b[0m ").unwrap();
+        assert_eq!(rest, format!("\x1b[{color}m{status}\x1b[0m GET /a?b=c \x1b[2m1.2 ms\x1b[0m\n"));
+    }
+    let slow = line(&record(), true);
+    assert!(slow.ends_with("\x1b[33m1.00 s slow\x1b[0m\n"), "{slow:?}");
+    let hostile = AccessRecord { target: b"/\x1b[31m\n", ..quick };
+    assert_eq!(after_clock(line(&hostile, false)), "200 GET /\\x1b[31m\\x0a 1.2 ms\n");
+}

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{BUFFER_MAX, Shared, WRITE_DELAY, lock};
-use crate::{Format, timestamp};
+use crate::{Format, terminal, timestamp};
 
 /// Empty buffers kept.
 const SPARE_MAX: usize = 8;
@@ -139,6 +139,11 @@ fn report_dropped(shared: &Shared, file: &mut File) {
             format!(
                 "{{\"time\":\"{time}\",\"level\":\"warn\",\"message\":\"{message}\",\"lines\":{dropped}}}\n"
             )
+        }
+        Format::Terminal { color } => {
+            let mut clock = Vec::new();
+            terminal::push_clock(&mut clock, SystemTime::now(), color);
+            format!("{}WARN  {message} lines={dropped}\n", String::from_utf8_lossy(&clock))
         }
     };
     if file.write_all(line.as_bytes()).is_err() {

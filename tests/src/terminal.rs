@@ -1,0 +1,145 @@
+//! A program on a terminal of its own: what it shows there, and keys that are pressed.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::process;
+
+/// A program whose standard streams are a terminal, which is its controlling one: Ctrl-C is SIGINT. Killed when dropped.
+pub struct Terminal {
+    child: Child,
+    keys: File,
+    screen: Arc<Screen>,
+}
+
+#[derive(Default)]
+struct Screen {
+    text: Mutex<(String, bool)>,
+    changed: Condvar,
+}
+
+impl Terminal {
+    /// Starts `program ARGUMENTS` in a directory, with these variables in addition.
+    #[track_caller]
+    pub fn start(program: &Path, arguments: &[&str], directory: &Path, env: &[(&str, &str)]) -> Self {
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+        grantpt(&master).expect("granted");
+        unlockpt(&master).expect("unlocked");
+        let name = ptsname(&master, Vec::new()).expect("its name");
+        let size = Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, size).expect("a size");
+        let path = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
+        let side = || -> OwnedFd {
+            rustix::fs::open(path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
+                .expect("its other side")
+        };
+        let mut command = Command::new("setsid");
+        command.arg("--ctty").arg(program).args(arguments).current_dir(directory);
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("KEEPWARM_SERVER__USER", "root");
+        command
+            .env_remove("NO_COLOR")
+            .env_remove("PORT")
+            .env_remove("WEB_CONCURRENCY")
+            .envs(env.iter().copied());
+        command.stdin(Stdio::from(side())).stdout(Stdio::from(side())).stderr(Stdio::from(side()));
+        let child = command.spawn().expect("setsid starts");
+        let screen = Arc::new(Screen::default());
+        let keys = File::from(master);
+        collect(keys.try_clone().expect("a copy"), &screen);
+        Self { child, keys, screen }
+    }
+
+    /// Everything it has shown so far, with plain line ends.
+    pub fn screen(&self) -> String {
+        self.screen.text.lock().expect("no panic while locked").0.clone()
+    }
+
+    /// Waits until the screen has this text; returns the line with it.
+    #[track_caller]
+    pub fn wait_for(&self, part: &str, bound: Duration) -> String {
+        let deadline = Instant::now() + bound;
+        let mut text = self.screen.text.lock().expect("no panic while locked");
+        loop {
+            // A line may be on its way: what is returned is whole.
+            if let Some((at, _)) = text.0.match_indices(part).next()
+                && let Some(end) = text.0[at..].find('\n')
+            {
+                let begin = text.0[..at].rfind('\n').map_or(0, |begin| begin + 1);
+                return text.0[begin..at + end].to_owned();
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let ended = text.1;
+            if left.is_zero() || ended {
+                let shown = text.0.clone();
+                drop(text);
+                panic!("no {part:?} within {bound:?}\n---- screen\n{shown}");
+            }
+            text = self.screen.changed.wait_timeout(text, left).expect("no panic while locked").0;
+        }
+    }
+
+    /// Presses keys: `"\x03"` is Ctrl-C.
+    pub fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("the terminal takes keys");
+    }
+
+    #[track_caller]
+    pub fn wait_for_exit(&mut self, bound: Duration) -> ExitStatus {
+        let deadline = Instant::now() + bound;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("wait") {
+                return status;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "still running after {bound:?}\n---- screen\n{}",
+                self.screen()
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let left = process::descendants(self.child.id());
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        for pid in left.into_iter().filter(|&pid| process::command(pid).contains("keepwarm")) {
+            process::signal(pid, Signal::KILL);
+        }
+    }
+}
+
+fn collect(mut from: File, screen: &Arc<Screen>) {
+    let screen = Arc::clone(screen);
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        // EIO: nobody has the other side open any more.
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..count]).replace('\r', "");
+            screen.text.lock().expect("no panic while locked").0.push_str(&text);
+            screen.changed.notify_all();
+        }
+        screen.text.lock().expect("no panic while locked").1 = true;
+        screen.changed.notify_all();
+    });
+}
