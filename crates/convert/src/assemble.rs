@@ -9,6 +9,8 @@ use crate::model::{Bind, Listener, Model, PathMatch, Route, Site};
 use crate::table::{Table, Value, one_or_list};
 
 pub(crate) fn assemble(model: &mut Model, ledger: &mut Ledger) {
+    join_apps(model, ledger);
+    settle_files_before(model, ledger);
     let sites = std::mem::take(&mut model.sites);
     let mut groups: Vec<Group> = Vec::new();
     for (index, site) in sites.iter().enumerate() {
@@ -21,6 +23,71 @@ pub(crate) fn assemble(model: &mut Model, ledger: &mut Ledger) {
     for group in groups {
         let listener = listener(&group, &sites, &model.listeners, ledger);
         model.listeners.push(listener);
+    }
+}
+
+/// An upstream that is the address of an app of the input is that app: the web server and the app server of one site.
+fn join_apps(model: &mut Model, ledger: &mut Ledger) {
+    let mut at = 0;
+    while let Some(site) = model.sites.get(at) {
+        let found = site.app.clone().and_then(|app| {
+            let is_own = |url: &str| site.binds.iter().any(|bind| leads_to(url, &bind.address));
+            let upstream = model.upstreams.iter().position(
+                |upstream| matches!(upstream.table.get("url"), Some(Value::Text(url)) if is_own(url)),
+            )?;
+            Some((app, upstream))
+        });
+        let Some((app, upstream)) = found else {
+            at += 1;
+            continue;
+        };
+        let upstream = model.upstreams.remove(upstream);
+        upstream.table.settle(ledger);
+        upstream.origin.iter().for_each(|origin| ledger.carried(*origin));
+        for route in model.sites.iter_mut().flat_map(|site| &mut site.routes) {
+            if route.table.get("upstream") == Some(&Value::from(upstream.name.as_str())) {
+                let old = route.table.remove("upstream");
+                route.table.set("app", app.as_str(), old.and_then(|item| item.origin));
+            }
+        }
+        let has_more = model.upstreams.iter().any(|other| {
+            let own = model.sites.get(at).map(|site| &site.binds);
+            matches!((other.table.get("url"), own), (Some(Value::Text(url)), Some(binds)) if binds.iter().any(|bind| leads_to(url, &bind.address)))
+        });
+        if !has_more {
+            let site = model.sites.remove(at);
+            for origin in site.binds.iter().filter_map(|bind| bind.origin).chain(site.origin) {
+                ledger.carried(origin);
+            }
+            site.listener.ignore(ledger);
+        }
+    }
+}
+
+/// An app can have files before it, an upstream cannot.
+fn settle_files_before(model: &mut Model, ledger: &mut Ledger) {
+    for route in model.sites.iter_mut().flat_map(|site| &mut site.routes) {
+        let Some(before) = route.files_before.take() else { continue };
+        if route.table.has("app") {
+            route.table.set("try_files", before.directory, before.root);
+            ledger.carried(before.origin);
+            continue;
+        }
+        let directory = &before.directory;
+        ledger.dropped(
+            before.origin,
+            format!("{directory} cannot be read here, and a route cannot try files before an upstream"),
+            format!("add a route with `files = \"{directory}\"` for the names in it, or let Keepwarm run the app (`try_files`)"),
+        );
+    }
+}
+
+/// Whether a URL of an upstream leads to an address.
+fn leads_to(url: &str, address: &str) -> bool {
+    let address = address.replace("0.0.0.0:", "127.0.0.1:");
+    match url.strip_prefix("http://") {
+        Some(host) => host.replace("localhost:", "127.0.0.1:") == address,
+        None => url == address,
     }
 }
 
@@ -380,7 +447,7 @@ fn has_captures(value: &Value) -> bool {
             .any(|rest| rest.starts_with(|c: char| c.is_ascii_digit())),
         Value::List(list) => list.iter().any(has_captures),
         Value::Table(table) => table.items.iter().any(|item| has_captures(&item.value)),
-        Value::Integer(_) | Value::Flag(_) => false,
+        Value::Open(_) | Value::Integer(_) | Value::Flag(_) => false,
     }
 }
 

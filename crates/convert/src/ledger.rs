@@ -116,6 +116,13 @@ impl Ledger {
         self.entries.get(origin.0).is_some_and(|entry| entry.outcome.is_some())
     }
 
+    /// Opens an entry at the place of another.
+    pub(crate) fn open_beside(&mut self, origin: Origin, text: &str) -> Origin {
+        let place = self.entries.get(origin.0).map(|entry| (entry.file.clone(), entry.line));
+        let (file, line) = place.unwrap_or_default();
+        self.open(&file, line, text)
+    }
+
     /// `site.conf:31`
     pub(crate) fn place(&self, origin: Origin) -> String {
         self.entries.get(origin.0).map(|entry| format!("{}:{}", entry.file, entry.line)).unwrap_or_default()

@@ -5,7 +5,9 @@
 
 mod assemble;
 mod cidr;
+mod command;
 mod detect;
+mod evaluate;
 mod expression;
 mod files;
 mod fpm;
@@ -14,7 +16,10 @@ mod ledger;
 mod model;
 mod nginx;
 mod php;
+mod processes;
 mod report;
+mod settings;
+mod shell;
 mod table;
 mod units;
 mod write;
@@ -158,6 +163,10 @@ pub fn convert(request: &Request) -> Result<Conversion, Error> {
     for (tool, paths) in of_tool.iter().filter(|(_, paths)| !paths.is_empty()) {
         read(*tool, paths, files, &pools, &mut model, &mut ledger)?;
     }
+    if !request.command.is_empty() {
+        let origin = ledger.open("command line", 1, &request.command.join(" "));
+        command::read(&request.command, origin, &mut model, &mut ledger)?;
+    }
     if model.is_empty() {
         return Err(nothing(request, &pools));
     }
@@ -199,8 +208,16 @@ fn read(
     match tool {
         Tool::Nginx => nginx::read(paths, files, pools, model, ledger),
         Tool::PhpFpm => Ok(()),
+        Tool::Supervisord => each(paths, |path| processes::supervisord(path, files, model, ledger)),
+        Tool::Procfile => each(paths, |path| processes::procfile(path, files, model, ledger)),
+        Tool::Gunicorn => each(paths, |path| evaluate::gunicorn(path, files, model, ledger)),
+        Tool::Puma => each(paths, |path| evaluate::puma_file(path, files, model, ledger)),
         _ => Err(Error::new(format!("{} cannot be read yet", tool.name()))),
     }
+}
+
+fn each(paths: &[PathBuf], mut read: impl FnMut(&Path) -> Result<(), Error>) -> Result<(), Error> {
+    paths.iter().try_for_each(|path| read(path))
 }
 
 fn nothing(request: &Request, pools: &[fpm::Pool]) -> Error {
@@ -221,7 +238,10 @@ fn finish(model: &Model, mut ledger: Ledger, request: &Request) -> Conversion {
         section.table.settle(&mut ledger);
         section.origin.iter().for_each(|origin| ledger.carried(*origin));
     }
-    let names: Vec<String> = request.inputs.iter().map(|path| request.files.shown(path)).collect();
+    let mut names: Vec<String> = request.inputs.iter().map(|path| request.files.shown(path)).collect();
+    if !request.command.is_empty() {
+        names.push(format!("-- {}", request.command.join(" ")));
+    }
     let title = format!("Made by `keepwarm convert {}`; its report says what differs.", names.join(" "));
     let toml = write::write(model, &ledger, &title);
     Conversion { toml, report: Report::new(ledger.into_entries()) }

@@ -79,11 +79,23 @@ pub(crate) struct Route {
     pub(crate) except: Vec<String>,
     /// All keys but `host` and `path`.
     pub(crate) table: Table,
+    /// A directory whose files come first; only an app can have one.
+    pub(crate) files_before: Option<FilesBefore>,
+}
+
+/// Files before an upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct FilesBefore {
+    pub(crate) directory: String,
+    /// The directive of the directory.
+    pub(crate) root: Origin,
+    /// The directive that tries files.
+    pub(crate) origin: Origin,
 }
 
 impl Route {
     pub(crate) fn new(origin: impl Into<Option<Origin>>, path: PathMatch) -> Route {
-        Route { origin: origin.into(), path, except: Vec::new(), table: Table::default() }
+        Route { origin: origin.into(), path, except: Vec::new(), table: Table::default(), files_before: None }
     }
 
     /// A route with a fixed status.
@@ -138,6 +150,8 @@ pub(crate) struct Site {
     pub(crate) tls: Table,
     /// In order of precedence.
     pub(crate) routes: Vec<Route>,
+    /// The app that listens on these addresses by itself, where the input is that of an app server.
+    pub(crate) app: Option<String>,
 }
 
 #[derive(Clone, Debug)]

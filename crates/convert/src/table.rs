@@ -5,6 +5,8 @@ use crate::ledger::{Ledger, Origin};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Text(String),
+    /// A text whose `${NAME}` are placeholders for variables of the environment.
+    Open(String),
     Integer(i64),
     Flag(bool),
     List(Vec<Value>),
@@ -184,6 +186,6 @@ fn settle_value(value: &Value, ledger: &mut Ledger) {
     match value {
         Value::Table(table) => table.settle(ledger),
         Value::List(list) => list.iter().for_each(|value| settle_value(value, ledger)),
-        Value::Text(_) | Value::Integer(_) | Value::Flag(_) => {}
+        Value::Text(_) | Value::Open(_) | Value::Integer(_) | Value::Flag(_) => {}
     }
 }

@@ -170,7 +170,8 @@ fn is_section(item: &Item) -> bool {
 
 fn inline(value: &Value) -> String {
     match value {
-        Value::Text(text) => quoted(text),
+        Value::Text(text) => quoted(&text.replace("${", "$${")),
+        Value::Open(text) => quoted(text),
         Value::Integer(number) => number.to_string(),
         Value::Flag(flag) => flag.to_string(),
         Value::List(list) => format!("[{}]", list.iter().map(inline).collect::<Vec<_>>().join(", ")),
@@ -191,13 +192,11 @@ fn key(key: &str) -> String {
     if is_bare { key.to_owned() } else { basic(key) }
 }
 
-/// A string; one with backslashes as a literal string, so that a regular expression can be read.
+/// A string, whose placeholders are escaped already; one with backslashes as a literal string, so that a regular expression can be read.
 fn quoted(text: &str) -> String {
-    // `${` would be a placeholder.
-    let text = text.replace("${", "$${");
     match text.contains('\\') && !text.contains('\'') && !text.contains(char::is_control) {
         true => format!("'{text}'"),
-        false => basic(&text),
+        false => basic(text),
     }
 }
 
@@ -229,7 +228,6 @@ mod tests {
             ("~\\.php$", "'~\\.php$'"),
             ("it's \\", "\"it's \\\\\""),
             ("a\n\u{1}", "\"a\\n\\u0001\""),
-            ("${HOME}", "\"$${HOME}\""),
         ] {
             assert_eq!(quoted(text), written);
         }

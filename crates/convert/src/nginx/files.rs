@@ -7,7 +7,7 @@ use super::action::{Place, Target};
 use super::server::absolute;
 use super::syntax::Directive;
 use crate::ledger::Origin;
-use crate::model::{PathMatch, Route, escape};
+use crate::model::{FilesBefore, PathMatch, Route, escape};
 use crate::table::one_or_list;
 
 /// Entries of a public directory that become patterns.
@@ -252,6 +252,7 @@ impl<'d> Reader<'d, '_> {
         origin: Origin,
     ) -> Vec<Route> {
         let mut routes = Vec::new();
+        let mut before = None;
         let root = place.scope.one("root").map(|root| (absolute(root.arg(0)), root.origin));
         let entries = root.as_ref().and_then(|(root, _)| self.entries(root));
         match (&root, entries) {
@@ -261,11 +262,9 @@ impl<'d> Reader<'d, '_> {
                 route.table.set("files", path.as_str(), *from);
                 routes.extend(self.finish(place, Target::Files, route));
             }
-            (Some((path, _)), _) => self.ledger.dropped(
-                origin,
-                format!("{path} cannot be read here, and a route cannot try files before an upstream"),
-                format!("add a route with `files = \"{path}\"` for the names in it, or let Keepwarm run the app (`try_files`)"),
-            ),
+            (Some((directory, root)), _) => {
+                before = Some(FilesBefore { directory: directory.clone(), root: *root, origin });
+            }
             (None, _) => self.ledger.carried(origin),
         }
         let within = Place {
@@ -276,7 +275,11 @@ impl<'d> Reader<'d, '_> {
             variables: place.variables.clone(),
             origin: named,
         };
-        routes.extend(self.content(&within));
+        let mut rest = self.content(&within);
+        for route in rest.iter_mut().filter(|route| route.table.has("upstream")) {
+            route.files_before = before.clone();
+        }
+        routes.extend(rest);
         routes
     }
 
