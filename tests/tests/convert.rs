@@ -92,6 +92,10 @@ impl Machine {
             Some(_) => "group = \"nogroup\"".to_owned(),
             None => line.to_owned(),
         };
+        let line = match line.starts_with("bind = ") {
+            true => self.sockets(&line),
+            false => line,
+        };
         let mut out = String::new();
         let mut rest = line.as_str();
         while let Some(at) = rest.find("\"/") {
@@ -107,6 +111,15 @@ impl Machine {
         }
         out.push_str(rest);
         out
+    }
+
+    /// Sockets to listen on have directories that exist.
+    fn sockets(&self, line: &str) -> String {
+        for path in line.split('"').filter_map(|text| text.strip_prefix("unix:")) {
+            let local = format!("{}{path}", self.directory.0.display());
+            fs::create_dir_all(Path::new(&local).parent().expect("a directory")).expect("a directory");
+        }
+        line.replace("\"unix:/", &format!("\"unix:{}/", self.directory.0.display()))
     }
 
     /// What a path stands for, by the key before it.
@@ -210,7 +223,7 @@ fn convert(directory: &Path) -> Output {
 #[test]
 fn the_result_of_every_fixture_is_a_valid_configuration() {
     let mut faults = Vec::new();
-    for directory in fixtures() {
+    for (number, directory) in fixtures().into_iter().enumerate() {
         let output = convert(&directory);
         let golden = fs::read_to_string(directory.join("keepwarm.toml")).expect("golden");
         let report = fs::read_to_string(directory.join("report.txt")).expect("golden");
@@ -218,7 +231,7 @@ fn the_result_of_every_fixture_is_a_valid_configuration() {
         let name = directory.strip_prefix(root()).expect("a fixture").display().to_string();
         assert_eq!(output.status.code(), Some(expected), "{name}: {}", said(&output));
         assert_eq!(String::from_utf8_lossy(&output.stdout), golden, "{name}");
-        let machine = Machine::new(&name.replace('/', "-"));
+        let machine = Machine::new(&number.to_string());
         let Some(toml) = known(&machine.localized(&golden)) else { continue };
         let checked = machine.dry_run(&toml);
         if !checked.status.success() {

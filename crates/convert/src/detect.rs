@@ -55,7 +55,7 @@ fn by_content(name: &str, text: &str) -> Option<Tool> {
     {
         return Some(Tool::PhpFpm);
     }
-    let is_nginx = lines.iter().any(|line| line.ends_with(';'))
+    let is_nginx = lines.iter().any(|line| line.ends_with(';') || line.contains("; "))
         && [
             "server",
             "http",

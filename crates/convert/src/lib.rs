@@ -7,10 +7,12 @@ mod assemble;
 mod cidr;
 mod command;
 mod detect;
+mod envoy;
 mod evaluate;
 mod expression;
 mod files;
 mod fpm;
+mod haproxy;
 mod ini;
 mod ledger;
 mod model;
@@ -18,9 +20,12 @@ mod nginx;
 mod php;
 mod processes;
 mod report;
+mod roadrunner;
 mod settings;
 mod shell;
 mod table;
+mod tree;
+mod unit;
 mod units;
 mod write;
 
@@ -212,6 +217,10 @@ fn read(
         Tool::Procfile => each(paths, |path| processes::procfile(path, files, model, ledger)),
         Tool::Gunicorn => each(paths, |path| evaluate::gunicorn(path, files, model, ledger)),
         Tool::Puma => each(paths, |path| evaluate::puma_file(path, files, model, ledger)),
+        Tool::Unit => each(paths, |path| unit::read(path, files, model, ledger)),
+        Tool::RoadRunner => each(paths, |path| roadrunner::read(path, files, model, ledger)),
+        Tool::Haproxy => haproxy::read(paths, files, model, ledger),
+        Tool::Envoy => each(paths, |path| envoy::read(path, files, model, ledger)),
         _ => Err(Error::new(format!("{} cannot be read yet", tool.name()))),
     }
 }

@@ -17,6 +17,8 @@ mod variables;
 
 use std::path::PathBuf;
 
+pub(crate) use self::action::{redirect, safe_target};
+
 use self::known::{Disposition, disposition};
 use self::scope::Scope;
 use self::syntax::{Directive, Parser};
@@ -25,6 +27,11 @@ use crate::files::Files;
 use crate::fpm::Pool;
 use crate::ledger::{Ledger, Origin};
 use crate::model::{Model, Site};
+
+/// What an upstream is named after.
+pub(crate) fn upstream_wish(authority: &str) -> String {
+    proxy::wish(authority)
+}
 
 /// Reads files of nginx into the model.
 pub(crate) fn read(

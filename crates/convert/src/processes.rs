@@ -7,11 +7,10 @@ use crate::command;
 use crate::files::Files;
 use crate::ini;
 use crate::ledger::{Ledger, Origin};
-use crate::model::{Model, PathMatch, Route, Section, add, name_of};
+use crate::model::{Model, add};
 use crate::settings::Server;
 use crate::shell;
 use crate::table::{Table, Value};
-use crate::units::{bytes, size};
 
 /// supervisord.conf, and the files that it includes.
 pub(crate) fn supervisord(
@@ -422,21 +421,4 @@ fn web(
     }
     ledger.differs(origin, "the listener has port 8080; the app gets a port of its own in PORT");
     Ok(())
-}
-
-/// A section of processes from a table, for readers that have their own syntax.
-pub(crate) fn process(name: &str, table: Table, origin: Origin, model: &mut Model) {
-    model.processes.push(Section { name: name_of(name), origin: Some(origin), table });
-}
-
-/// A memory limit as keepwarm.toml has it.
-pub(crate) fn memory(text: &str) -> Option<String> {
-    bytes(text).map(size)
-}
-
-/// The route of an app for all paths.
-pub(crate) fn route_to(app: &str, origin: Origin) -> Route {
-    let mut route = Route::new(origin, PathMatch::Any);
-    route.table.set("app", app, origin);
-    route
 }

@@ -437,7 +437,7 @@ impl<'d> Reader<'d, '_> {
 }
 
 /// The value of `redirect`.
-pub(super) fn redirect(target: &str, status: i64, origin: Origin) -> Value {
+pub(crate) fn redirect(target: &str, status: i64, origin: Origin) -> Value {
     if status == 307 {
         return target.into();
     }
