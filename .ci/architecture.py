@@ -41,7 +41,11 @@ ALLOWED = {
     "doctor": {"net", "http1"},
     # Files are read by it alone: what is found does not depend on how it is served.
     "discover": set(),
-    "keepwarm": {"acme", "config", "discover", "doctor", "edge", "egress", "http1", "net", "policy", "serve", "telemetry", "workers"},
+    # Texts of other servers in, a text out: it knows nothing of the running server.
+    "convert": set(),
+    "keepwarm": {
+        "acme", "config", "convert", "discover", "doctor", "edge", "egress", "http1", "net", "policy", "serve", "telemetry", "workers",
+    },
     # End to end, through the binary and nothing else.
     "tests": set(),
     # The work of one message, without a server.

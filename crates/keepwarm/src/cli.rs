@@ -1,6 +1,7 @@
 //! The command line.
 
 mod check;
+mod convert;
 mod hint;
 mod maintenance;
 mod place;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 
 pub(crate) use check::{Check, FailOn};
 use clap::{Args, Parser, Subcommand};
+pub(crate) use convert::Convert;
 pub(crate) use maintenance::{Maintenance, MaintenanceOn, MaintenanceSubject};
 pub(crate) use place::Variables;
 
@@ -30,6 +32,7 @@ pub(crate) use place::Variables;
                   keepwarm status                               show apps, workers and listeners\n  \
                   keepwarm maintenance on --allow 203.0.113.7   respond with 503 to all other clients\n  \
                   keepwarm check https://shop.example/          check a server for known stalls, with fixes\n  \
+                  keepwarm convert nginx.conf > keepwarm.toml   convert the configuration of another server\n  \
                   keepwarm explain app.workers                  explain a configuration key\n  \
                   keepwarm explain queue_full                   explain the reason of an error response",
     disable_help_subcommand = true
@@ -77,6 +80,9 @@ pub(crate) enum Command {
     /// Check any HTTP server for known stalls
     #[command(long_about = check::ABOUT)]
     Check(Box<Check>),
+    /// Convert the configuration of another server to keepwarm.toml
+    #[command(long_about = convert::ABOUT)]
+    Convert(Convert),
     /// Hash a password for `basic_auth`
     ///
     /// Reads the password from standard input (from a terminal without showing it) and prints its hash, by argon2id.

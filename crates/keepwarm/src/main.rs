@@ -9,6 +9,7 @@ mod assemble;
 mod check;
 mod cli;
 mod control;
+mod convert;
 mod dev_tls;
 mod dry_run;
 mod error_reference;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         Command::Maintenance { command } => maintenance::maintenance(&command),
         Command::Stack(options) => stack::stack(&options),
         Command::Check(options) => check::check(&options),
+        Command::Convert(options) => convert::convert(&options),
         Command::HashPassword(options) => hash_password::hash_password(&options),
         Command::Explain { name } => explain(name.as_deref().unwrap_or_default()),
         Command::Reference { schema: true, .. } => print(&keepwarm_config::json_schema()),

@@ -1,0 +1,99 @@
+//! Regular expressions of other tools (PCRE) as those of Keepwarm.
+
+/// The expression as the `regex` crate reads it, over bytes; an error says why it cannot.
+pub(crate) fn check(pattern: &str, ignore_case: bool) -> Result<String, String> {
+    // Named groups of PCRE; `\/` is a slash, and `\-` a hyphen.
+    let pattern =
+        pattern.replace("\\/", "/").replace("(?P'", "(?P<").replace("\\Z", "$").replace("\\h", "[ \\t]");
+    let pattern = if ignore_case { format!("(?i){pattern}") } else { pattern };
+    let built = regex::bytes::RegexBuilder::new(&pattern)
+        .unicode(false)
+        .dot_matches_new_line(true)
+        .size_limit(1 << 20)
+        .build();
+    match built {
+        Ok(_) => Ok(pattern),
+        Err(error) => {
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or("").trim_start_matches("error: ").to_owned();
+            Err(format!("Keepwarm's regular expressions differ: {last}"))
+        }
+    }
+}
+
+/// The parts of an expression with one negative look-ahead, `A(?!B)C`: `AC`, and `AB`, which must not match.
+pub(crate) fn without_look_ahead(pattern: &str) -> Option<(String, String)> {
+    let (before, rest) = pattern.split_once("(?!")?;
+    let mut depth = 1;
+    let end = rest.char_indices().find_map(|(at, c)| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        (depth == 0).then_some(at)
+    })?;
+    let (inside, after) = (rest.get(..end)?, rest.get(end + 1..)?);
+    if after.contains("(?!") || before.ends_with('\\') {
+        return None;
+    }
+    Some((format!("{before}{after}"), format!("{before}(?:{inside})")))
+}
+
+/// The text that every match of an anchored expression begins with: `^/api/(.*)` begins with `/api/`.
+pub(crate) fn beginning(pattern: &str) -> Option<String> {
+    let rest = pattern.strip_prefix('^')?;
+    let mut out = String::new();
+    let mut chars = rest.chars().peekable();
+    while let Some(c) = chars.next() {
+        let literal = match c {
+            '\\' => match chars.next() {
+                Some(c) if !c.is_ascii_alphanumeric() => c,
+                _ => break,
+            },
+            c if ".+*?()|[]{}^$".contains(c) => break,
+            c => c,
+        };
+        // A repeated character need not be there.
+        if chars.peek().is_some_and(|next| "?*{".contains(*next)) {
+            break;
+        }
+        out.push(literal);
+    }
+    // An alternative may begin otherwise.
+    if rest.contains('|') && !rest.contains('(') { Some(String::new()) } else { Some(out) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_of_pcre() {
+        assert_eq!(check("\\.(jpg|png)$", true).as_deref(), Ok("(?i)\\.(jpg|png)$"));
+        assert_eq!(check("^/a\\/b", false).as_deref(), Ok("^/a/b"));
+        assert!(check("^/(?!admin)", false).unwrap_err().contains("look-around"));
+        assert!(check("(a", false).is_err());
+    }
+
+    #[test]
+    fn a_look_ahead_is_a_second_expression() {
+        let parts = without_look_ahead("/\\.(?!well-known).*").unwrap();
+        assert_eq!(parts, ("/\\..*".to_owned(), "/\\.(?:well-known)".to_owned()));
+        assert_eq!(without_look_ahead("/a(?=b)"), None);
+        assert_eq!(without_look_ahead("(?!a)(?!b)"), None);
+    }
+
+    #[test]
+    fn expressions_begin_with_a_text() {
+        for (pattern, begin) in [
+            ("^/api/(.*)$", Some("/api/")),
+            ("^/a\\.b$", Some("/a.b")),
+            ("^/ab?c", Some("/a")),
+            ("^/a|^/b", Some("")),
+            ("\\.php$", None),
+        ] {
+            assert_eq!(beginning(pattern).as_deref(), begin, "{pattern}");
+        }
+    }
+}

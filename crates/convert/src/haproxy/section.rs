@@ -1,0 +1,100 @@
+//! The syntax of HAProxy: sections, lines, words.
+
+use crate::Error;
+use crate::ledger::{Ledger, Origin};
+
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) origin: Origin,
+    pub(super) lines: Vec<Line>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) words: Vec<String>,
+    pub(super) origin: Origin,
+}
+
+impl Line {
+    pub(super) fn word(&self, index: usize) -> &str {
+        self.words.get(index).map_or("", String::as_str)
+    }
+
+    pub(super) fn after(&self, index: usize) -> &[String] {
+        self.words.get(index..).unwrap_or(&[])
+    }
+}
+
+const KINDS: [&str; 16] = [
+    "global",
+    "defaults",
+    "frontend",
+    "backend",
+    "listen",
+    "userlist",
+    "resolvers",
+    "peers",
+    "mailers",
+    "program",
+    "http-errors",
+    "ring",
+    "log-forward",
+    "cache",
+    "fcgi-app",
+    "crt-store",
+];
+
+pub(super) fn read(text: &str, file: &str, ledger: &mut Ledger) -> Result<Vec<Section>, Error> {
+    let mut sections: Vec<Section> = Vec::new();
+    for (index, raw) in text.lines().enumerate() {
+        let words = words(raw).map_err(|message| Error::at(file, index + 1, message))?;
+        let Some(first) = words.first() else { continue };
+        let origin = ledger.open(file, index + 1, &words.join(" "));
+        if KINDS.contains(&first.as_str()) && !raw.starts_with([' ', '\t']) {
+            let name = words.get(1).cloned().unwrap_or_default();
+            if name.is_empty() && matches!(first.as_str(), "frontend" | "backend" | "listen") {
+                return Err(Error::at(file, index + 1, format!("expected a name after `{first}`")));
+            }
+            sections.push(Section { kind: first.clone(), name, origin, lines: Vec::new() });
+            continue;
+        }
+        match sections.last_mut() {
+            Some(section) => section.lines.push(Line { words, origin }),
+            None => {
+                let message = format!("expected a section such as `frontend NAME`, found `{first}`");
+                return Err(Error::at(file, index + 1, message));
+            }
+        }
+    }
+    Ok(sections)
+}
+
+/// The words of a line; quotes as in a shell, `#` begins a comment.
+fn words(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '#' if word.is_none() => break,
+            c if c.is_whitespace() => words.extend(word.take()),
+            '\\' => word.get_or_insert_default().extend(chars.next()),
+            quote @ ('"' | '\'') => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match chars.next() {
+                        None => return Err(format!("the {quote} is not closed")),
+                        Some(c) if c == quote => break,
+                        Some('\\') if quote == '"' => word.extend(chars.next()),
+                        Some(c) => word.push(c),
+                    }
+                }
+            }
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    Ok(words)
+}

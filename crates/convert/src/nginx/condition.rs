@@ -1,0 +1,217 @@
+//! `if`, in the forms that only return.
+
+use super::Reader;
+use super::action::Place;
+use super::syntax::Directive;
+use crate::ledger::Origin;
+use crate::model::{PathMatch, Route};
+use crate::table::Table;
+
+const TODO: &str = "write a route with the condition by hand, before the others";
+
+impl<'d> Reader<'d, '_> {
+    /// The routes of an `if`: none where it is dropped.
+    pub(super) fn condition(&mut self, place: &Place<'_, 'd>, block: &'d Directive) -> Vec<Route> {
+        if is_missing_file(block) {
+            return self.front_controller(place, block);
+        }
+        let conditions = match self.conditions(block) {
+            Ok(conditions) => conditions,
+            Err(why) => {
+                super::drop_block(block, &why, TODO, self.ledger);
+                return Vec::new();
+            }
+        };
+        let mut routes = Vec::new();
+        for inner in block.children() {
+            match inner.name.as_str() {
+                "return" => {
+                    routes.extend(self.returned(place, inner, &conditions));
+                    break;
+                }
+                "rewrite" if is_redirect(inner) => {
+                    routes.extend(self.conditional_redirect(place, inner, &conditions))
+                }
+                "break" if block.children().len() > 1 => self.ledger.carried(inner.origin),
+                _ => {
+                    super::drop_block(
+                        block,
+                        &format!("`{}` within `if` has no counterpart", inner.name),
+                        TODO,
+                        self.ledger,
+                    );
+                    return Vec::new();
+                }
+            }
+        }
+        self.ledger.carried(block.origin);
+        routes
+    }
+
+    fn conditional_redirect(
+        &mut self,
+        place: &Place<'_, 'd>,
+        inner: &'d Directive,
+        conditions: &Table,
+    ) -> Vec<Route> {
+        let mut routes = self.rewrite(place, inner);
+        for route in &mut routes {
+            route.table.items.extend(conditions.items.iter().cloned());
+        }
+        routes
+    }
+
+    /// The conditions of a route for those of an `if`.
+    fn conditions(&mut self, block: &Directive) -> Result<Table, String> {
+        let origin = block.origin;
+        let text = block.args.join(" ");
+        let inside = text.trim().trim_start_matches('(').trim_end_matches(')').trim().to_owned();
+        let words: Vec<&str> = inside.split_whitespace().collect();
+        let mut table = Table::default();
+        let (variable, operator, value) = match words.as_slice() {
+            [variable] if variable.starts_with('$') => (*variable, "!=", ""),
+            [variable, operator] if variable.starts_with('$') => (*variable, *operator, ""),
+            [variable, operator, rest @ ..] if variable.starts_with('$') => {
+                let at = inside.find(rest.first().copied().unwrap_or("")).unwrap_or(0);
+                (*variable, *operator, inside.get(at..).unwrap_or("").trim())
+            }
+            _ => return Err("its condition has no counterpart".to_owned()),
+        };
+        let value = value.trim_matches(['"', '\'']);
+        let name = variable.trim_start_matches('$').trim_matches(['{', '}']);
+        let pattern = match operator {
+            "=" => value.to_owned(),
+            "!=" => format!("!{value}"),
+            "~" | "~*" | "!~" | "!~*" => {
+                let pattern = self.expression(value, operator.ends_with('*'))?;
+                format!("{}~{pattern}", if operator.starts_with('!') { "!" } else { "" })
+            }
+            _ => return Err(format!("`{operator}` has no counterpart")),
+        };
+        set_condition(&mut table, name, &pattern, origin)?;
+        Ok(table)
+    }
+}
+
+fn set_condition(table: &mut Table, name: &str, pattern: &str, origin: Origin) -> Result<(), String> {
+    // An absent value is empty: `= ""` is "there is none", `!= ""` is "there is one".
+    let presence = match pattern {
+        "" => "!*",
+        "!" => "*",
+        pattern => pattern,
+    };
+    match name {
+        "host" => table.set("host", pattern.to_lowercase(), origin),
+        "http_host" => table.set("host", pattern.to_lowercase(), origin),
+        "request_method" => table.set("method", methods(pattern)?, origin),
+        "scheme" => table.set("scheme", scheme(pattern)?, origin),
+        "https" if pattern.is_empty() || pattern == "!on" => table.set("scheme", "http", origin),
+        "https" => table.set("scheme", "https", origin),
+        "server_port" if pattern == "80" || pattern == "!443" => table.set("scheme", "http", origin),
+        "server_port" if pattern == "443" || pattern == "!80" => table.set("scheme", "https", origin),
+        "http_x_forwarded_proto" => table.set("scheme", scheme(pattern)?, origin),
+        "remote_addr" if crate::cidr::is_address(pattern.trim_start_matches('!')) => {
+            table.set("client", pattern, origin)
+        }
+        "request_uri" | "uri" | "document_uri" => {
+            return Err("a condition on the path is that of a location".to_owned());
+        }
+        name => {
+            let keyed = [("http_", "header"), ("arg_", "query"), ("cookie_", "cookie")];
+            let found = keyed.iter().find_map(|(start, key)| Some((*key, name.strip_prefix(start)?)));
+            let Some((key, name)) = found else {
+                return Err(format!("Keepwarm has no condition on ${name}"));
+            };
+            let name = if key == "header" { super::settings::header_name(name) } else { name.to_owned() };
+            table.set_in(&[key], &name, presence, origin);
+        }
+    }
+    Ok(())
+}
+
+/// Methods of an expression such as `^(GET|HEAD|POST)$`.
+fn methods(pattern: &str) -> Result<crate::table::Value, String> {
+    let (negated, plain) = match pattern.strip_prefix('!') {
+        Some(rest) => ("!", rest),
+        None => ("", pattern),
+    };
+    let list = plain
+        .trim_start_matches("~(?i)")
+        .trim_start_matches('~')
+        .trim_start_matches('^')
+        .trim_end_matches('$');
+    let words: Vec<&str> = list.trim_matches(['(', ')']).split('|').collect();
+    let is_list = words
+        .iter()
+        .all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase() || b == b'-'));
+    if !is_list {
+        return Err(format!("`{plain}` is not a list of methods"));
+    }
+    // `GET` includes `HEAD`.
+    let has_get = words.contains(&"GET");
+    let words = words.iter().filter(|word| !(has_get && **word == "HEAD"));
+    Ok(crate::table::one_or_list(words.map(|word| format!("{negated}{word}")).collect()))
+}
+
+fn scheme(pattern: &str) -> Result<&'static str, String> {
+    match pattern {
+        "http" | "!https" => Ok("http"),
+        "https" | "!http" => Ok("https"),
+        _ => Err(format!("`{pattern}` is not a scheme")),
+    }
+}
+
+/// `if (!-e $request_filename)`: what try_files does.
+fn is_missing_file(block: &Directive) -> bool {
+    let text: String = block.args.concat();
+    matches!(text.as_str(), "(!-e$request_filename)" | "(!-f$request_filename)")
+}
+
+fn is_redirect(rewrite: &Directive) -> bool {
+    matches!(rewrite.arg(2), "permanent" | "redirect")
+        || rewrite.arg(1).starts_with("http")
+        || rewrite.arg(1).starts_with("$scheme")
+}
+
+impl<'d> Reader<'d, '_> {
+    /// `if (!-e …) { rewrite ^ /index.php last; }`: everything without a file goes to a script.
+    fn front_controller(&mut self, place: &Place<'_, 'd>, block: &'d Directive) -> Vec<Route> {
+        let rewrite = block.children().iter().find(|inner| inner.name == "rewrite");
+        let to = rewrite.map_or("", |rewrite| rewrite.arg(1));
+        let script = to.split('?').next().unwrap_or("").replace("$1", "");
+        let is_all = rewrite.is_some_and(|rewrite| {
+            ["^", ".", ".*", "^.*$", "(.*)", "^(.*)$", "^/(.*)$", "^(.+)$", "^/(.+)$"]
+                .contains(&rewrite.arg(0))
+        });
+        let (Some(rewrite), true, true) = (rewrite, is_all, script.ends_with(".php")) else {
+            super::drop_block(block, "its condition has no counterpart", TODO, self.ledger);
+            return Vec::new();
+        };
+        self.ledger.carried(block.origin);
+        match to.contains('$') {
+            true => self
+                .ledger
+                .differs(rewrite.origin, "the script finds the path in REQUEST_URI, not in the query"),
+            false => self.ledger.carried(rewrite.origin),
+        }
+        // `/` is all paths.
+        let path =
+            if place.path == PathMatch::Begin("/".to_owned()) { PathMatch::Any } else { place.path.clone() };
+        let within = Place {
+            server: place.server,
+            scope: place.scope.clone(),
+            path,
+            except: place.except.clone(),
+            variables: place.variables.clone(),
+            origin: place.origin,
+        };
+        // Before locations only where it stands in one; in a server it applies to what has no location.
+        match place.path {
+            PathMatch::Any => {
+                self.pending_front = Some(script);
+                Vec::new()
+            }
+            _ => self.to_script(&within, &script, block.origin),
+        }
+    }
+}

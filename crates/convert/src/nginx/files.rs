@@ -1,0 +1,352 @@
+//! Static files: `root`, `alias`, `index`, `try_files`.
+
+use std::path::Path;
+
+use super::Reader;
+use super::action::{Place, Target};
+use super::server::absolute;
+use super::syntax::Directive;
+use crate::ledger::Origin;
+use crate::model::{FilesBefore, PathMatch, Route, escape};
+use crate::table::one_or_list;
+
+/// Entries of a public directory that become patterns.
+const ENTRIES_LIMIT: usize = 64;
+
+impl<'d> Reader<'d, '_> {
+    /// A place without a handler: files of its root, unless its index is a script.
+    pub(super) fn static_files(&mut self, place: &Place<'_, 'd>) -> Vec<Route> {
+        let is_whole =
+            matches!(&place.path, PathMatch::Any) || place.path == PathMatch::Begin("/".to_owned());
+        if is_whole && let Some(script) = self.pending_front.take() {
+            return self.to_script(place, &script, place.origin);
+        }
+        if let Some((script, index)) = self.index_script(place) {
+            let routes = self.to_script(place, &script, index);
+            self.ledger.differs(
+                index,
+                "the entry script handles requests for which there is no file, in place of 404",
+            );
+            return routes;
+        }
+        let mut route = place.route(place.path.clone());
+        if !self.root(place, &mut route) {
+            // Only what a block says itself: nginx would serve its own default pages.
+            let status = Route::status(place.origin, place.path.clone(), 404);
+            return vec![Route { except: place.except.clone(), ..status }];
+        }
+        self.index(place, &mut route);
+        self.finish(place, Target::Files, route)
+    }
+
+    /// Sets `files`, and what it needs; whether there is a directory.
+    fn root(&mut self, place: &Place<'_, 'd>, route: &mut Route) -> bool {
+        if let Some(alias) = place.scope.own_one("alias") {
+            return self.alias(place, alias, route);
+        }
+        let Some(root) = place.scope.one("root") else { return false };
+        let path = absolute(root.arg(0));
+        let Ok(template) = place.variables.template(&path) else {
+            self.ledger.lost(
+                root.origin,
+                format!("`{path}` has a variable that no directory can have"),
+                "write `files` of the route by hand",
+            );
+            return false;
+        };
+        // With the pattern `/x/*`, the prefix is not part of the name.
+        let is_prefix =
+            matches!(&route.path, PathMatch::Begin(prefix) if prefix.ends_with('/') && prefix != "/");
+        let directory = match &route.path {
+            PathMatch::Begin(prefix) if is_prefix => format!("{template}/{}", prefix.trim_matches('/')),
+            _ => template,
+        };
+        route.table.set("files", directory, root.origin);
+        true
+    }
+
+    fn alias(&mut self, place: &Place<'_, 'd>, alias: &Directive, route: &mut Route) -> bool {
+        let Ok(target) = place.variables.template(alias.arg(0)) else {
+            self.ledger.lost(
+                alias.origin,
+                "it has a variable that no directory can have",
+                "write `files` of the route by hand",
+            );
+            return false;
+        };
+        match &place.path {
+            PathMatch::Exact(_) => {
+                let (directory, name) = target.rsplit_once('/').unwrap_or(("", &target));
+                route.table.set("files", directory, alias.origin);
+                route.table.set("rewrite", format!("/{name}"), alias.origin);
+            }
+            PathMatch::Begin(prefix) if prefix == "/" => {
+                route.table.set("files", trimmed(&target), alias.origin)
+            }
+            PathMatch::Begin(prefix) => {
+                if !prefix.ends_with('/') {
+                    route.path = PathMatch::Begin(format!("{prefix}/"));
+                    if target.ends_with('/') {
+                        self.ledger.differs(
+                            alias.origin,
+                            format!("{prefix}/… only: nginx would also serve {prefix}../"),
+                        );
+                    }
+                }
+                route.table.set("files", trimmed(&target), alias.origin);
+            }
+            // `location ~ ^/u/(.+)$ { alias /srv/u/$1; }`
+            PathMatch::Regex(_) => {
+                let Some((directory, rest)) = target.split_once("/$") else {
+                    self.ledger.lost(
+                        alias.origin,
+                        "an alias of a regular expression needs a directory before its variables",
+                        "write `files` and `rewrite` by hand",
+                    );
+                    return false;
+                };
+                route.table.set("files", directory, alias.origin);
+                route.table.set("rewrite", format!("/${rest}"), alias.origin);
+            }
+            PathMatch::Any | PathMatch::Patterns(_) => return false,
+        }
+        true
+    }
+
+    fn index(&mut self, place: &Place<'_, 'd>, route: &mut Route) {
+        if let Some(index) = place.scope.one("index") {
+            let names: Vec<String> = index
+                .args
+                .iter()
+                .filter(|name| !name.ends_with(".php") && !name.contains(['/', '$']))
+                .cloned()
+                .collect();
+            match names.as_slice() {
+                [only] if only == "index.html" => {
+                    self.ledger.ignored(index.origin, "index.html, as by default")
+                }
+                [] => self.ledger.ignored(index.origin, "scripts are the app's"),
+                _ => route.table.set("index", one_or_list(names), index.origin),
+            }
+        }
+        if let Some(listing) = place.scope.one("autoindex").filter(|listing| listing.arg(0) == "on") {
+            route.table.set("listing", true, listing.origin);
+        }
+    }
+
+    /// A script among the names of `index` that a location passes to FastCGI.
+    fn index_script(&self, place: &Place<'_, 'd>) -> Option<(String, Origin)> {
+        let index = place.scope.one("index")?;
+        let name = index.args.iter().find(|name| name.ends_with(".php"))?;
+        let PathMatch::Begin(prefix) = &place.path else {
+            return (place.path == PathMatch::Any && self.runs(place, &format!("/{name}")))
+                .then(|| (format!("/{name}"), index.origin));
+        };
+        let script = format!("{prefix}{name}");
+        let is_directory = prefix.ends_with('/') && place.scope.own_one("alias").is_none();
+        (is_directory && self.runs(place, &script)).then_some((script, index.origin))
+    }
+
+    fn runs(&self, place: &Place<'_, 'd>, script: &str) -> bool {
+        let location = place.server.locations.choose(script);
+        location.is_some_and(|location| location.scope.own_one("fastcgi_pass").is_some())
+    }
+
+    /// `try_files CANDIDATE… FALLBACK`
+    pub(super) fn try_files(&mut self, place: &Place<'_, 'd>, directive: &'d Directive) -> Vec<Route> {
+        let Some((fallback, candidates)) = directive.args.split_last() else { return Vec::new() };
+        let odd: Vec<&str> = candidates
+            .iter()
+            .map(String::as_str)
+            .filter(|candidate| {
+                !matches!(
+                    *candidate,
+                    "$uri" | "$uri/" | "$uri/index.html" | "$uri/index.htm" | "$document_root$uri"
+                )
+            })
+            .collect();
+        if !odd.is_empty() {
+            self.ledger.differs(
+                directive.origin,
+                format!("files are found by their whole path: `{}` is not tried", odd.join("`, `")),
+            );
+        }
+        let origin = directive.origin;
+        if let Some(status) = fallback.strip_prefix('=') {
+            self.ledger.carried(origin);
+            if status != "404" {
+                self.ledger.differs(origin, format!("a file that does not exist is 404, not {status}"));
+            }
+            return self.static_files(place);
+        }
+        if fallback.starts_with('@') {
+            return self.named_fallback(place, fallback, origin);
+        }
+        let path = fallback.split('?').next().unwrap_or("").replace("$uri", "").replace("//", "/");
+        if path.ends_with(".php") {
+            let has_arguments = fallback.split_once('?').is_some_and(|(_, args)| {
+                args.contains('$') && !matches!(args, "$args" | "$query_string" | "$is_args$args")
+            });
+            if has_arguments {
+                self.ledger.differs(origin, "the script finds the path in REQUEST_URI, not in the query");
+            }
+            self.ledger.carried(origin);
+            return self.to_script(place, &path, origin);
+        }
+        let location = place.server.locations.choose(&path).cloned();
+        match location {
+            Some(location)
+                if location.scope.own_one("proxy_pass").is_some()
+                    && location.directive.origin != place.origin =>
+            {
+                self.before_upstream(place, &location.scope.clone(), location.directive.origin, origin)
+            }
+            _ => self.single_page(place, &path, origin),
+        }
+    }
+
+    fn named_fallback(&mut self, place: &Place<'_, 'd>, name: &str, origin: Origin) -> Vec<Route> {
+        let Some(location) = place.server.locations.named(name).cloned() else {
+            self.ledger.lost(origin, format!("there is no location {name}"), "write the route by hand");
+            return vec![Route::status(origin, place.path.clone(), 501)];
+        };
+        self.ledger.carried(location.directive.origin);
+        if location.scope.own_one("proxy_pass").is_some() {
+            return self.before_upstream(place, &location.scope, location.directive.origin, origin);
+        }
+        self.ledger.carried(origin);
+        let rewritten = location
+            .scope
+            .own_one("rewrite")
+            .map(|rewrite| (rewrite.arg(1).split('?').next().unwrap_or("").to_owned(), rewrite));
+        if let Some((script, rewrite)) =
+            rewritten.filter(|(script, _)| script.ends_with(".php") && !script.contains('$'))
+        {
+            self.ledger.differs(rewrite.origin, "the script finds the path in REQUEST_URI");
+            return self.to_script(place, &script, origin);
+        }
+        let within = Place {
+            server: place.server,
+            scope: location.scope.clone(),
+            path: place.path.clone(),
+            except: place.except.clone(),
+            variables: place.variables.clone(),
+            origin: location.directive.origin,
+        };
+        let mut routes = self.content(&within);
+        let root = place.scope.one("root");
+        for route in routes.iter_mut().filter(|route| route.table.has("app")) {
+            if let Some(root) = root.filter(|root| !root.arg(0).contains('$')) {
+                route.table.set("try_files", absolute(root.arg(0)), root.origin);
+            }
+        }
+        routes
+    }
+
+    /// Files, and an upstream for the rest: routes for what the directory has now.
+    fn before_upstream(
+        &mut self,
+        place: &Place<'_, 'd>,
+        scope: &super::scope::Scope<'d>,
+        named: Origin,
+        origin: Origin,
+    ) -> Vec<Route> {
+        let mut routes = Vec::new();
+        let mut before = None;
+        let root = place.scope.one("root").map(|root| (absolute(root.arg(0)), root.origin));
+        let entries = root.as_ref().and_then(|(root, _)| self.entries(root));
+        match (&root, entries) {
+            (Some((path, from)), Some(patterns)) if !patterns.is_empty() => {
+                self.ledger.differs(origin, format!("the names that {path} has now are served from it; give the patterns of a new one a route"));
+                let mut route = place.route(PathMatch::Patterns(patterns));
+                route.table.set("files", path.as_str(), *from);
+                routes.extend(self.finish(place, Target::Files, route));
+            }
+            (Some((directory, root)), _) => {
+                before = Some(FilesBefore { directory: directory.clone(), root: *root, origin });
+            }
+            (None, _) => self.ledger.carried(origin),
+        }
+        let within = Place {
+            server: place.server,
+            scope: scope.clone(),
+            path: place.path.clone(),
+            except: place.except.clone(),
+            variables: place.variables.clone(),
+            origin: named,
+        };
+        let mut rest = self.content(&within);
+        for route in rest.iter_mut().filter(|route| route.table.has("upstream")) {
+            route.files_before = before.clone();
+        }
+        routes.extend(rest);
+        routes
+    }
+
+    /// Patterns for the entries of a directory.
+    fn entries(&self, root: &str) -> Option<Vec<String>> {
+        let mut patterns = Vec::new();
+        for entry in self.files.here(Path::new(root)).read_dir().ok()? {
+            let entry = entry.ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            if name.starts_with('.') || name.contains('*') || name.ends_with(".php") {
+                continue;
+            }
+            patterns.push(if entry.path().is_dir() { format!("/{name}/*") } else { format!("/{name}") });
+        }
+        patterns.sort();
+        (patterns.len() <= ENTRIES_LIMIT).then_some(patterns)
+    }
+
+    /// A page for every path without a file: those with an extension are files.
+    fn single_page(&mut self, place: &Place<'_, 'd>, page: &str, origin: Origin) -> Vec<Route> {
+        let prefix = match &place.path {
+            PathMatch::Any => "/",
+            PathMatch::Begin(prefix) => prefix.as_str(),
+            PathMatch::Exact(_) | PathMatch::Regex(_) | PathMatch::Patterns(_) => {
+                return self.static_files(place);
+            }
+        };
+        self.ledger.differs(
+            origin,
+            format!("paths whose last part has a `.` are files, or 404; all others get {page}, also those of directories"),
+        );
+        let pattern = format!("^{}(?:.*/)?[^/]*\\.[^/]+$", escape(prefix));
+        let mut files = place.route(PathMatch::Regex(pattern));
+        let is_there = match (place.scope.own_one("alias"), place.scope.one("root")) {
+            (Some(alias), _) => {
+                files.path = PathMatch::Regex(format!("^{}((?:.*/)?[^/]*\\.[^/]+)$", escape(prefix)));
+                files.table.set("files", trimmed(alias.arg(0)), alias.origin);
+                files.table.set("rewrite", "/$1", alias.origin);
+                Some(trimmed(alias.arg(0)))
+            }
+            (None, Some(root)) if !root.arg(0).contains('$') => {
+                files.table.set("files", absolute(root.arg(0)), root.origin);
+                Some(absolute(root.arg(0)))
+            }
+            _ => None,
+        };
+        let Some(directory) = is_there else {
+            self.ledger.lost(origin, "there is no `root` with a fixed name", "write the routes by hand");
+            return vec![Route::status(origin, place.path.clone(), 501)];
+        };
+        let mut rest = place.route(place.path.clone());
+        rest.table.set("files", directory, origin);
+        // An alias has the file below it, whatever the prefix is.
+        let page = match place.scope.own_one("alias") {
+            Some(_) => format!("/{}", page.strip_prefix(prefix).unwrap_or(page).trim_start_matches('/')),
+            None => page.to_owned(),
+        };
+        rest.table.set("rewrite", page, origin);
+        let mut routes = self.finish(place, Target::Files, files);
+        routes.extend(self.finish(place, Target::Files, rest));
+        routes
+    }
+}
+
+fn trimmed(path: &str) -> String {
+    match path.trim_end_matches('/') {
+        "" => "/".to_owned(),
+        trimmed => trimmed.to_owned(),
+    }
+}

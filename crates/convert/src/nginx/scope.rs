@@ -1,0 +1,62 @@
+//! Levels of blocks, from the outermost to the innermost.
+
+use super::syntax::Directive;
+
+#[derive(Clone, Debug)]
+pub(super) struct Scope<'d> {
+    levels: Vec<&'d [Directive]>,
+}
+
+impl<'d> Scope<'d> {
+    pub(super) fn of(directives: &'d [Directive]) -> Scope<'d> {
+        Scope { levels: vec![directives] }
+    }
+
+    pub(super) fn within(&self, directives: &'d [Directive]) -> Scope<'d> {
+        let mut levels = self.levels.clone();
+        levels.push(directives);
+        Scope { levels }
+    }
+
+    /// The directives of the innermost level.
+    pub(super) fn own(&self) -> &'d [Directive] {
+        self.levels.last().copied().unwrap_or(&[])
+    }
+
+    /// A directive of the innermost level.
+    pub(super) fn own_one(&self, name: &str) -> Option<&'d Directive> {
+        self.own().iter().find(|directive| directive.name == name)
+    }
+
+    /// Directives of a name at the innermost level that has any: that is how nginx inherits lists.
+    pub(super) fn all(&self, name: &str) -> Vec<&'d Directive> {
+        self.any_of(&[name])
+    }
+
+    /// The same for directives that inherit together, as `allow` and `deny`.
+    pub(super) fn any_of(&self, names: &[&str]) -> Vec<&'d Directive> {
+        for level in self.levels.iter().rev() {
+            let found: Vec<&Directive> =
+                level.iter().filter(|directive| names.contains(&directive.name.as_str())).collect();
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        Vec::new()
+    }
+
+    /// The directive of a name that is in force.
+    pub(super) fn one(&self, name: &str) -> Option<&'d Directive> {
+        self.all(name).first().copied()
+    }
+
+    /// Whether a flag is on.
+    pub(super) fn is_on(&self, name: &str) -> bool {
+        self.one(name).is_some_and(|directive| directive.arg(0) == "on")
+    }
+
+    /// All directives of a name at all levels, the outermost first.
+    pub(super) fn every(&self, name: &str) -> Vec<&'d Directive> {
+        self.levels.iter().flat_map(|level| level.iter()).filter(|directive| directive.name == name).collect()
+    }
+}
