@@ -218,7 +218,7 @@ impl LogLine {
     /// Writes the field's name and returns the buffer for its value.
     fn begin(&mut self, field: &Field) -> &mut Vec<u8> {
         let out = match field.name() {
-            "app" | "worker" => &mut self.front,
+            "app" | "worker" | "process" | "number" => &mut self.front,
             _ => &mut self.rest,
         };
         let name = field.name().as_bytes();
