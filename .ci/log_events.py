@@ -32,9 +32,11 @@ object, or `name=value` in text; a field without a value is left out. Error resp
 and a [reason](errors.md).
 """
 
-CALL = re.compile(r"\b(?:tracing::(error|warn|info|debug|trace|event)|(log_worker))!\(")
+CALL = re.compile(r"\b(?:tracing::(error|warn|info|debug|trace|event)|(log_worker)|(log_process))!\(")
 # Fields that `log_worker!` adds.
 WORKER_FIELDS = ["app", "worker", "pid", "generation"]
+# Fields that `log_process!(level, subject, "name", …)` adds.
+PROCESS_FIELDS = ["process", "number", "pid"]
 
 
 def main():
@@ -91,10 +93,13 @@ def calls(text):
         args = arguments(text, found.end())
         line = text.count("\n", 0, found.start()) + 1
         if any("$" in arg and arg.startswith("name:") for arg in args):
-            # The definition of `log_worker!`; its uses are found separately.
+            # The definition of one of our macros; its uses are found separately.
             continue
         if found[2]:
             args = [f"name: {args[2]}", *WORKER_FIELDS, *args[3:]]
+        if found[3]:
+            yield line, args[0], [f"name: {args[2]}", *PROCESS_FIELDS, *args[3:]]
+            continue
         level = {"event": "error, warn, info"}.get(found[1], found[1]) or "info"
         yield line, level, args
 

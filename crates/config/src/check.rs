@@ -11,7 +11,7 @@ use crate::raw::{SourceMap, Span, Table, Value};
 use crate::report::Problem;
 use crate::sections::{
     AuthRequestDraft, ListenDraft, MirrorDraft, Root, RouteDraft, SplitDraft, TlsDraft, UpstreamDraft,
-    check_maps, https_redirect, implied_listeners,
+    check_maps, check_processes, https_redirect, implied_listeners,
 };
 use crate::shape::{ErrorPageDraft, PageSourceDraft};
 
@@ -22,7 +22,7 @@ use names::SectionNames;
 
 /// The configuration, valid only if `cx` has no problems afterwards. A missing section is reported for `file`.
 pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Checker<'_>) -> Config {
-    let Root { server, admin, acme, maps, mut listeners, apps, upstreams, rate_limits, .. } = root;
+    let Root { server, admin, acme, maps, mut listeners, apps, processes, upstreams, rate_limits, .. } = root;
     listeners.extend(implied_listeners(&listeners, &server.limits));
     let acme = acme.finish();
     check_maps(&maps, cx);
@@ -35,6 +35,9 @@ pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Che
         upstreams: upstreams.iter().map(|draft| (draft.upstream.name.clone(), draft.span)).collect(),
         rate_limits: rate_limits.iter().map(|draft| (draft.limit.name.clone(), draft.span)).collect(),
     };
+    check_processes(&processes, cx);
+    names::check_dependencies(&processes, &known, cx);
+    let processes = processes.into_iter().map(|draft| draft.process).collect();
     let apps: Vec<App> = apps.into_iter().map(|draft| draft.app).collect();
     let listeners: Vec<Listener> =
         listeners.into_iter().map(|listen| finish_listener(listen, &apps, &known, cx)).collect();
@@ -47,19 +50,22 @@ pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Che
     });
     let rate_limits = rate_limits.into_iter().map(|draft| draft.limit).collect();
     let maps = std::mem::take(&mut cx.maps);
-    let config = Config { server, admin, acme, maps, listeners, apps, upstreams, rate_limits };
+    let config = Config { server, admin, acme, maps, listeners, apps, processes, upstreams, rate_limits };
     names::warn_of_unused(&config, &known, cx);
     config
 }
 
-/// The configuration needs a listener or a door.
+/// The configuration needs a listener, a door or a process.
 fn check_something_listens(table: &Table, file: Option<&str>, cx: &mut Checker<'_>) {
     let upstreams = match table.entry("upstream").map(|entry| &entry.value.value) {
         Some(Value::Table(upstreams)) => upstreams.entries.as_slice(),
         _ => &[],
     };
     let is_door = |value: &Value| matches!(value, Value::Table(upstream) if upstream.entry("bind").is_some());
-    if table.entry("listen").is_some() || upstreams.iter().any(|upstream| is_door(&upstream.value.value)) {
+    if table.entry("listen").is_some()
+        || table.entry("process").is_some()
+        || upstreams.iter().any(|upstream| is_door(&upstream.value.value))
+    {
         return;
     }
     let mut problem = Problem::new("nothing listens: there is no [listen.NAME]")

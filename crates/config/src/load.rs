@@ -59,6 +59,7 @@ pub(crate) fn check_table(
         maps: Vec::new(),
         listeners: Vec::new(),
         apps: Vec::new(),
+        processes: Vec::new(),
         upstreams: Vec::new(),
         rate_limits: Vec::new(),
         directory,

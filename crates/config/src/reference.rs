@@ -12,8 +12,8 @@ pub fn reference_markdown() -> String {
         out.push_str("\n## Before any section\n");
         key(&mut out, include);
     }
-    // In the order of a typical file: the process, listeners, apps, upstreams.
-    for name in ["server", "admin", "listen", "app", "upstream", "rate_limit"] {
+    // In the order of a typical file: the process itself, listeners, apps, other processes, upstreams.
+    for name in ["server", "admin", "listen", "app", "process", "upstream", "rate_limit"] {
         if let Some(info) = top.iter().find(|info| info.name == name) {
             section(&mut out, info);
         }
@@ -54,7 +54,7 @@ nothing. `keepwarm explain KEY` prints the text of this page in a terminal.
   exist, addresses that two listeners share, routes to apps and upstreams that do not exist. All errors are reported at
   once.
 * **Reload** says how `keepwarm reload` (SIGHUP) applies a changed value. *live*: it applies from the next connection or
-  request. *recycle*: the app's workers are replaced. *restart*: it takes effect only after a restart.
+  request. *recycle*: the app's workers, or the processes, are replaced. *restart*: it takes effect only after a restart.
 
 ```toml
 [server]

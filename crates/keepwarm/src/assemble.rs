@@ -9,11 +9,13 @@ mod htaccess;
 mod logs;
 mod maps;
 mod matcher;
+mod processes;
 mod respond;
 mod split;
 mod template;
 mod upstream;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listener, Program, Workers};
+use keepwarm_config::{
+    Account, Action, App, AppKind, Config, Limits, Listener, ProcessLimits, Program, Workers,
+};
 use keepwarm_edge::{
     BasicAuth, Changes, Checks, Cidr, ConcurrencyLimit, Files, HeaderRules, PathPattern, Redirect, Route,
     SendFiles, Site, SiteFiles, Target, TryFiles,
@@ -35,12 +39,13 @@ use keepwarm_workers::supervisor::{
     AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling, WorkerInterface,
 };
 
-use crate::run_as::{self, UserChoice};
+use crate::run_as::{self, Section, UserChoice};
 use crate::upstreams::Upstreams;
 use crate::{fastcgi, language};
 
 pub(crate) use logs::{call_log, check_logs, proxy_call_log, start_logging};
 pub(crate) use maps::Maps;
+pub(crate) use processes::{StartPlan, dependencies};
 pub(crate) use upstream::{by_authority, protocol, proxy_rules, scheme, upstream};
 
 /// Variables that tell workers where doors are, and what they say.
@@ -62,21 +67,13 @@ pub(crate) fn specs(config: &Config, doors: &DoorVariables) -> io::Result<Vec<Ap
 pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
     let start = language::start(app)?;
     let choice = run_as::choose(app, &start);
-    run_as::announce(app, &choice);
+    run_as::announce(Section::App(&app.name), &choice);
     fastcgi::announce(app);
     let user = match &choice {
         UserChoice::Default(account) => Some(account),
         UserChoice::Given | UserChoice::Root(_) => app.run_as.as_ref(),
     };
-    let mut env: Vec<(OsString, OsString)> = Vec::new();
-    if let Some(user) = user {
-        let name = OsString::from(&user.name);
-        env.push(("HOME".into(), user.home.clone().into()));
-        env.extend([("USER".into(), name.clone()), ("LOGNAME".into(), name)]);
-    }
-    // The app's own settings win.
-    env.extend(doors.iter().map(|(name, url)| (name.into(), url.into())));
-    env.extend(app.env.iter().map(|(name, value)| (name.into(), value.into())));
+    let mut env = environment(user, doors, &app.env);
     env.extend(start.env);
     if !app.watch.is_empty() {
         env.push(("KEEPWARM_WATCH".into(), "1".into()));
@@ -87,7 +84,7 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
         command: start.command,
         directory: app.directory.clone(),
         env,
-        process: process(app, user),
+        process: process(&app.limits, app.umask, user),
         interface: match worker_kind(app) {
             WorkerKind::Wire => WorkerInterface::Wire,
             WorkerKind::Server(_) | WorkerKind::External(..) => WorkerInterface::Server,
@@ -114,9 +111,26 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
     })
 }
 
-/// The process settings of an app's workers.
-fn process(app: &App, user: Option<&Account>) -> ProcessSettings {
-    let limits = &app.limits;
+/// What processes of this user get on top of Keepwarm's own environment.
+fn environment(
+    user: Option<&Account>,
+    doors: &DoorVariables,
+    own: &BTreeMap<String, String>,
+) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<(OsString, OsString)> = Vec::new();
+    if let Some(user) = user {
+        let name = OsString::from(&user.name);
+        env.push(("HOME".into(), user.home.clone().into()));
+        env.extend([("USER".into(), name.clone()), ("LOGNAME".into(), name)]);
+    }
+    // The section's own settings win.
+    env.extend(doors.iter().map(|(name, url)| (name.into(), url.into())));
+    env.extend(own.iter().map(|(name, value)| (name.into(), value.into())));
+    env
+}
+
+/// The settings of processes.
+fn process(limits: &ProcessLimits, umask: Option<u32>, user: Option<&Account>) -> ProcessSettings {
     let limits = [
         (Limit::Files, limits.files),
         (Limit::Memory, limits.memory),
@@ -130,7 +144,7 @@ fn process(app: &App, user: Option<&Account>) -> ProcessSettings {
             gid: user.gid,
             groups: user.groups.clone(),
         }),
-        umask: app.umask,
+        umask,
         limits: limits.into_iter().filter_map(|(limit, value)| Some((limit, value?))).collect(),
         soft_files: None,
     }

@@ -11,6 +11,7 @@ mod listeners;
 mod occupant;
 mod pid_file;
 mod plan;
+mod processes;
 mod reloading;
 mod screen;
 mod server;

@@ -68,26 +68,52 @@ pub(crate) fn choose(app: &App, start: &StartCommand) -> UserChoice {
     }
 }
 
+/// What a decision is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Section<'a> {
+    App(&'a str),
+    Process(&'a str),
+}
+
 /// Logs the decision where no user was configured; not again as long as it stays the same.
-pub(crate) fn announce(app: &App, choice: &UserChoice) {
+pub(crate) fn announce(section: Section<'_>, choice: &UserChoice) {
     static SAID: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     let words = format!("{choice:?}");
-    if said.insert(app.name.clone(), words.clone()) == Some(words) {
+    if said.insert(format!("{section:?}"), words.clone()) == Some(words) {
         return;
     }
+    let app = match section {
+        Section::App(app) => app,
+        Section::Process(process) => return announce_process(process, choice),
+    };
     match choice {
         UserChoice::Given => {}
         UserChoice::Default(account) => tracing::info!(
             name: "user_chosen",
-            app = %app.name, user = %account.name,
+            app, user = %account.name,
             "workers run as this user: no user is configured, and Keepwarm is root"
         ),
         UserChoice::Root(why) => tracing::warn!(
             name: "workers_run_as_root",
-            app = %app.name, why,
-            "workers run as root: no user is configured; set app.{name}.user to a user who can read the app and write its data, or to \"root\" to keep it",
-            name = app.name
+            app, why,
+            "workers run as root: no user is configured; set app.{app}.user to a user who can read the app and write its data, or to \"root\" to keep it"
+        ),
+    }
+}
+
+fn announce_process(process: &str, choice: &UserChoice) {
+    match choice {
+        UserChoice::Given => {}
+        UserChoice::Default(account) => tracing::info!(
+            name: "process_user_chosen",
+            process, user = %account.name,
+            "processes run as this user: no user is configured, and Keepwarm is root"
+        ),
+        UserChoice::Root(why) => tracing::warn!(
+            name: "processes_run_as_root",
+            process, why,
+            "processes run as root: no user is configured; set process.{process}.user to a user who can read the program and write its data, or to \"root\" to keep it"
         ),
     }
 }

@@ -35,7 +35,10 @@ enum FileChange {
     Unknown,
 }
 
-/// The watched apps, with their directories and patterns.
+/// What the names of processes begin with, which no name of an app does.
+pub(crate) const PROCESS: &str = "process.";
+
+/// The watched apps and processes, with their directories and patterns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct WatchList(Vec<(String, PathBuf, Vec<String>)>);
 
@@ -150,13 +153,17 @@ impl Watch {
 
 impl WatchList {
     fn of(config: &Config) -> Self {
-        let apps = config.apps.iter().filter(|app| !app.watch.is_empty());
+        let apps = config.apps.iter().map(|app| (app.name.clone(), &app.directory, &app.watch));
+        let of_process = |one: &keepwarm_config::Process| format!("{PROCESS}{}", one.name);
+        let processes = config.processes.iter().map(|one| (of_process(one), &one.directory, &one.watch));
+        let watched = apps.chain(processes).filter(|(_, _, watch)| !watch.is_empty());
         Self(
-            apps.map(|app| {
-                let directory = std::path::absolute(&app.directory).unwrap_or_else(|_| app.directory.clone());
-                (app.name.clone(), directory, app.watch.clone())
-            })
-            .collect(),
+            watched
+                .map(|(name, directory, watch)| {
+                    let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
+                    (name, directory, watch.clone())
+                })
+                .collect(),
         )
     }
 

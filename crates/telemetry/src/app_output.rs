@@ -341,20 +341,43 @@ pub fn strip_record_marks(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Writes a record of a worker (its app, number and process) to the log.
-pub fn log(level: Level, (app, worker, pid): (&str, u32, u32), stream: &'static str, text: &[u8]) {
-    macro_rules! log_at {
-        ($level:expr) => {
-            tracing::event!(
+/// What has printed a record.
+#[derive(Copy, Clone, Debug)]
+pub enum Printer<'a> {
+    /// A worker of an app, by its number.
+    Worker(&'a str, u32),
+    /// A process that serves no requests, by its number.
+    Process(&'a str, u32),
+    /// A command that runs before a section (`app.shop`) starts.
+    Task(&'a str),
+}
+
+/// A level must be known when the program is compiled.
+macro_rules! log_at {
+    ($level:expr, $printer:expr, $pid:expr, $stream:expr, $text:expr) => {{
+        let (pid, stream, text) = ($pid, $stream, String::from_utf8_lossy($text));
+        match $printer {
+            Printer::Worker(app, worker) => tracing::event!(
                 name: "app_output", target: TARGET, $level,
-                app, worker, pid, stream, "{}", String::from_utf8_lossy(text)
-            )
-        };
-    }
+                app, worker, pid, stream, "{text}"
+            ),
+            Printer::Process(process, number) => tracing::event!(
+                name: "process_output", target: TARGET, $level,
+                process, number, pid, stream, "{text}"
+            ),
+            Printer::Task(section) => tracing::event!(
+                name: "before_start_output", target: TARGET, $level,
+                section, pid, stream, "{text}"
+            ),
+        }
+    }};
+}
+/// Writes a record to the log; `pid` is the process that has printed it.
+pub fn log(level: Level, printer: Printer<'_>, pid: u32, stream: &'static str, text: &[u8]) {
     match level {
-        Level::ERROR => log_at!(Level::ERROR),
-        Level::WARN => log_at!(Level::WARN),
-        _ => log_at!(Level::INFO),
+        Level::ERROR => log_at!(Level::ERROR, printer, pid, stream, text),
+        Level::WARN => log_at!(Level::WARN, printer, pid, stream, text),
+        _ => log_at!(Level::INFO, printer, pid, stream, text),
     }
 }
 

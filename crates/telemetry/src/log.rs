@@ -272,15 +272,15 @@ impl LogLine {
     /// Writes the field's name and returns the buffer for its value.
     fn begin(&mut self, field: &Field) -> &mut Vec<u8> {
         let out = match field.name() {
-            "app" if self.terminal.is_some() => {
+            "app" | "process" if self.terminal.is_some() => {
                 self.front.push(b' ');
                 return &mut self.front;
             }
-            "worker" if self.terminal.is_some() => {
+            "worker" | "number" if self.terminal.is_some() => {
                 self.front.push(b'/');
                 return &mut self.front;
             }
-            "app" | "worker" => &mut self.front,
+            "app" | "worker" | "process" | "number" => &mut self.front,
             _ => &mut self.rest,
         };
         let name = field.name().as_bytes();

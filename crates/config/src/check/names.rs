@@ -1,11 +1,11 @@
 //! References from one section to another.
 
 use crate::checker::Checker;
-use crate::model::{Action, Config, ErrorPage, PageSource, Route, SplitTarget};
+use crate::model::{Action, Config, Dependency, ErrorPage, PageSource, Route, SplitTarget};
 use crate::nearest::{or_list, suggestion};
 use crate::raw::Span;
 use crate::report::Problem;
-use crate::sections::UpstreamDraft;
+use crate::sections::{ProcessDraft, UpstreamDraft};
 
 /// The names of sections, with their spans.
 pub(super) struct SectionNames {
@@ -40,6 +40,23 @@ pub(super) fn check(
         .expected(expected)
         .maybe_help(suggestion(name, names))
         .report(cx);
+}
+
+/// Reports what processes wait for and does not exist.
+pub(super) fn check_dependencies(processes: &[ProcessDraft], known: &SectionNames, cx: &mut Checker<'_>) {
+    let names: Vec<(String, Span)> =
+        processes.iter().map(|draft| (draft.process.name.clone(), draft.span)).collect();
+    for draft in processes {
+        let key = format!("process.{}.after", draft.process.name);
+        for (dependency, span) in &draft.after {
+            let (name, what, known) = match dependency {
+                Dependency::App(name) => (name, "app", &known.apps),
+                Dependency::Process(name) => (name, "process", &names),
+                Dependency::Upstream(name) => (name, "upstream", &known.upstreams),
+            };
+            check(name, *span, &key, "process.NAME.after", what, known, cx);
+        }
+    }
 }
 
 /// Two upstreams whose variables have the same name: workers would get only one of them.

@@ -55,6 +55,10 @@ pub struct App {
     pub boot_timeout: Duration,
     /// Time for a draining worker to finish its requests.
     pub drain_timeout: Duration,
+    /// Commands that run once before the first worker starts, and before those of a reload.
+    pub before_start: Vec<Vec<String>>,
+    /// Time limit of each of them.
+    pub before_start_timeout: Duration,
     /// Failed starts in a row before Keepwarm gives up on the app. 0: a failed start is not retried.
     pub start_retries: u32,
     /// The version of HTTP that a server is spoken to in.
@@ -182,6 +186,8 @@ impl App {
             lifespan: None,
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
+            before_start: Vec::new(),
+            before_start_timeout: Duration::from_secs(600),
             start_retries: 5,
             protocol: UpstreamProtocol::Http1,
             proxy_protocol: None,

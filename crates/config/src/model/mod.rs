@@ -19,6 +19,7 @@ mod listen_tls;
 mod map;
 mod mirror;
 mod net;
+mod process;
 mod rate_limit;
 mod route;
 mod server;
@@ -42,6 +43,8 @@ pub use listen_tls::{ClientAuth, Hsts, ListenCertificate, ListenTls, TlsProfile,
 pub use map::VariableMap;
 pub use mirror::Mirror;
 pub use net::{Bind, Cidr};
+pub(crate) use process::SIGNALS;
+pub use process::{Dependency, Process, ProcessSignal, ReadyCheck, Restart, Schedule};
 pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};
 pub use route::{Action, EarlyHints, FixedResponse, HeaderRules, HostPattern, PathPattern, Redirect, Route};
 pub use server::{Log, LogLevel, Server};
@@ -67,10 +70,12 @@ pub struct Config {
     pub acme: Acme,
     /// `[map.NAME]`: variables that are looked up. None uses itself.
     pub maps: Vec<VariableMap>,
-    /// `[listen.NAME]`: at least one, unless an upstream has a door.
+    /// `[listen.NAME]`: at least one, unless an upstream has a door or there are processes only.
     pub listeners: Vec<Listener>,
     /// `[app.NAME]`: may be empty if no route leads to an app.
     pub apps: Vec<App>,
+    /// `[process.NAME]`: processes that serve no requests; no chain of `after` leads back to its beginning.
+    pub processes: Vec<Process>,
     /// `[upstream.NAME]`: services the app calls.
     pub upstreams: Vec<Upstream>,
     /// `[rate_limit.NAME]`: limits that routes and upstreams refer to.
@@ -81,6 +86,11 @@ impl Config {
     /// The app of this name.
     pub fn app(&self, name: &str) -> Option<&App> {
         self.apps.iter().find(|app| app.name == name)
+    }
+
+    /// The process of this name.
+    pub fn process(&self, name: &str) -> Option<&Process> {
+        self.processes.iter().find(|process| process.name == name)
     }
 
     /// The upstream of this name.

@@ -7,11 +7,13 @@ use crate::checker::Checker;
 use crate::model::{App, AppKind, Program, Server, Workers};
 use crate::php::returns_app;
 use crate::raw::{Span, Table};
-use crate::sources::{Account, PathKind};
+use crate::sections::process_limits::check_memory;
+use crate::sections::run_as::RunAsDraft;
+use crate::sources::PathKind;
 
 mod keys;
 
-pub(crate) use keys::APP;
+pub(crate) use keys::{APP, GLOBS, MEMORY};
 
 /// `[app.NAME]` before the checks.
 pub(crate) struct AppDraft {
@@ -24,11 +26,7 @@ pub(crate) struct AppDraft {
     /// Whether `address` is set.
     has_address: bool,
     env_file: BTreeMap<String, String>,
-    user: Option<(Account, Span)>,
-    group: Option<(u32, Span)>,
-    /// The user and group of `[server]`.
-    default_user: Option<Account>,
-    default_group: Option<u32>,
+    run_as: RunAsDraft,
 }
 
 impl AppDraft {
@@ -41,10 +39,7 @@ impl AppDraft {
             command: None,
             has_address: false,
             env_file: BTreeMap::new(),
-            user: None,
-            group: None,
-            default_user: server.user.clone(),
-            default_group: server.group,
+            run_as: RunAsDraft::new(server),
         }
     }
 
@@ -60,8 +55,9 @@ impl AppDraft {
         if let Some((entry, _)) = &self.entry {
             self.app.kind = self.app.kind.or_else(|| detect_kind(entry, &self.app.directory, cx));
         }
-        self.resolve_user(table, cx);
-        self.check_memory(table, cx);
+        let runs = format!("the workers of `{}`", cx.name());
+        self.app.run_as = self.run_as.resolve(&runs, &self.app.directory, self.span, table, cx);
+        check_memory((self.app.max_memory, self.app.kill_memory), "a worker is replaced", table, cx);
         self.check_capacity(table, cx);
         self.check_preload(table, cx);
         self.check_puma(table, cx);
@@ -86,53 +82,6 @@ impl AppDraft {
     /// What the path of an entry leads to.
     fn entry_kind(&self, entry: &str, cx: &Checker<'_>) -> PathKind {
         cx.sources.path_kind(&self.app.directory.join(entry.trim_end_matches('/')).to_string_lossy())
-    }
-
-    /// Resolves the user of the workers if it is not that of this process, and checks that workers can run as that
-    /// user.
-    fn resolve_user(&mut self, table: &Table, cx: &mut Checker<'_>) {
-        let own = cx.sources.credentials();
-        let user = self.user.as_ref().map(|(user, _)| user).or(self.default_user.as_ref()).cloned();
-        // The group of `[server]` belongs to its user: an app with its own user gets that user's group.
-        let default_group = self.default_group.filter(|_| self.user.is_none());
-        let group = self.group.map(|(group, _)| group).or(default_group);
-        if user.is_none() && group.is_none() {
-            return;
-        }
-        let span = self.user.as_ref().map(|(_, span)| *span).or(self.group.map(|(_, span)| span));
-        let mut account = user.unwrap_or_else(|| {
-            cx.sources.user(&own.uid.to_string()).unwrap_or_else(|| Account::from_uid(own.uid))
-        });
-        account.gid = group.unwrap_or(account.gid);
-        if (account.uid, account.gid) == (own.uid, own.gid) && !own.may_change {
-            // The process already has this user and group, and keeps its supplementary groups.
-            return;
-        }
-        let name = cx.name();
-        if !own.may_change {
-            let whom = match account.uid == own.uid {
-                true => "in a group other than Keepwarm's own".to_owned(),
-                false => format!("as `{}`", account.name),
-            };
-            let message = format!("cannot run the workers of `{name}` {whom}: this requires root");
-            cx.problem(span.unwrap_or(self.span), message)
-                .expected("no `user` and no `group`, or those that Keepwarm itself runs as")
-                .help("start Keepwarm as root; it then runs the workers as the configured user")
-                .report(cx);
-            return;
-        }
-        let directory = self.app.directory.to_string_lossy().into_owned();
-        if !cx.sources.may_enter(&directory, &account) {
-            let at = table.entry("directory").map(|entry| entry.value.span).or(span).unwrap_or(self.span);
-            cx.problem(
-                at,
-                format!("the user `{}` of `{name}` cannot enter its directory ({directory})", account.name),
-            )
-            .expected("a directory that this user can enter, like all directories above it")
-            .help("to give that user access, use `chmod o+x` or a group of that user")
-            .report(cx);
-        }
-        self.app.run_as = Some(account);
     }
 
     fn check_program(&self, table: &Table, cx: &mut Checker<'_>) {
@@ -198,22 +147,6 @@ impl AppDraft {
                 .help(help)
                 .report(cx);
         }
-    }
-
-    fn check_memory(&self, table: &Table, cx: &mut Checker<'_>) {
-        let (Some(soft), Some(hard)) = (table.entry("max_memory"), table.entry("kill_memory")) else {
-            return;
-        };
-        // An invalid value was reported already.
-        let read = self.app.max_memory.zip(self.app.kill_memory);
-        if read.is_none_or(|(soft, hard)| hard > soft) {
-            return;
-        }
-        let name = cx.name();
-        cx.problem(hard.key_span, format!("`{name}.kill_memory` is not above `{name}.max_memory`"))
-            .related(cx.source_map.location(soft.key_span), "the other one")
-            .expected("more than `max_memory`: a worker is replaced first, and killed if that is too late")
-            .report(cx);
     }
 
     /// `threads` is for blocking kinds, `concurrency` for concurrent kinds.
@@ -284,7 +217,9 @@ impl AppDraft {
                 .help("an HTTP server that is already running is not an app, but an upstream")
                 .report(cx);
         }
-        const PROCESS_KEYS: [&str; 17] = [
+        const PROCESS_KEYS: [&str; 19] = [
+            "before_start",
+            "before_start_timeout",
             "interpreter",
             "options",
             "env",

@@ -7,6 +7,7 @@ use super::app::{APP, AppDraft};
 use super::listen::{LISTEN, ListenDraft, check_maps, check_proxy_protocol};
 use super::listen_domains;
 use super::map::{MAP, MapDraft};
+use super::process::{PROCESS, ProcessDraft};
 use super::rate_limit::{RATE_LIMIT, RateLimitDraft};
 use super::server::SERVER;
 use super::upstream::{UPSTREAM, UpstreamDraft};
@@ -26,6 +27,7 @@ pub(crate) struct Root {
     pub(crate) maps: Vec<MapDraft>,
     pub(crate) listeners: Vec<ListenDraft>,
     pub(crate) apps: Vec<AppDraft>,
+    pub(crate) processes: Vec<ProcessDraft>,
     pub(crate) upstreams: Vec<UpstreamDraft>,
     pub(crate) rate_limits: Vec<RateLimitDraft>,
     /// The directory of apps that set none.
@@ -72,6 +74,23 @@ pub(crate) static ROOT: Section<Root> = Section {
             ..Key::LIVE
         },
         Key {
+            name: "process",
+            brief: "Processes that serve no requests, each in its own section `[process.NAME]`",
+            long: "Queue workers, schedulers and daemons, supervised like the workers of apps. NAME consists of letters, digits, `-` and `_`. It appears in logs and metrics.",
+            default: DefaultValue::Words("none"),
+            right: "[process.mail]\ncommand = [\"php\", \"bin/console\", \"messenger:consume\"]",
+            wrong: "process = \"mail\"",
+            value: &NamedSections {
+                section: &PROCESS,
+                begin: |root, name, span| ProcessDraft::new(name, span, root.directory.clone(), &root.server),
+                finish: |root, mut draft, table, cx| {
+                    draft.finish(table, &root.server, cx);
+                    root.processes.push(draft);
+                },
+            },
+            ..Key::LIVE
+        },
+        Key {
             name: "map",
             brief: "Variables that are looked up in a table, each in its own section `[map.NAME]`",
             long: "NAME consists of letters, digits and `_`. The variable `$map_NAME` can be used wherever variables can ([list](../guide/routes.md#variables)). It is looked up each time it is used, and only then.",
@@ -93,7 +112,7 @@ pub(crate) static ROOT: Section<Root> = Section {
             brief: "Listeners, each in its own section `[listen.NAME]`",
             long: "NAME consists of letters, digits, `-` and `_`. It appears in logs and metrics.",
             default: DefaultValue::Words(
-                "none; at least one listener, or an upstream with a door, is required",
+                "none; at least one listener, an upstream with a door or a process is required",
             ),
             right: "[listen.public]\nbind = \"0.0.0.0:8080\"",
             wrong: "listen = \"0.0.0.0:8080\"",

@@ -25,6 +25,7 @@ mod pattern;
 mod pem;
 mod percent;
 mod process;
+mod process_keys;
 mod protocol;
 mod proxy;
 mod quantity;
@@ -66,6 +67,9 @@ pub(crate) use pattern::{COOKIE_CONDITIONS, HEADER_CONDITIONS, QUERY_CONDITIONS,
 pub(crate) use pem::Pem;
 pub(crate) use percent::{Decimal, HEDGE_DELAY, HedgeDelayShape, Percent};
 pub(crate) use process::{CpuSeconds, GROUP, ResourceLimit, USER, Umask};
+pub(crate) use process_keys::{
+    AFTER, CommandLine, CommandLines, READY, RESTART, ReadyDraft, SCHEDULE, SIGNAL,
+};
 pub(crate) use protocol::{APP_PROTOCOL, PROTOCOL, PROXY_PROTOCOL};
 pub(crate) use proxy::{PORTS, TARGETS};
 pub(crate) use quantity::{Rate, Size, Time};

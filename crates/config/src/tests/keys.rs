@@ -20,6 +20,7 @@ fn around(path: &str, line: &str) -> String {
     let path = path
         .replace("listen.NAME", "listen.public")
         .replace("app.NAME", "app.shop")
+        .replace("process.NAME", "process.mail")
         .replace("upstream.NAME", "upstream.search")
         .replace("rate_limit.NAME", "rate_limit.api")
         .replace("map.NAME", "map.tenant");
@@ -58,6 +59,7 @@ fn around(path: &str, line: &str) -> String {
     }
     push_listen(&mut text, section, key, line);
     push_app(&mut text, section, key, line);
+    push_process(&mut text, section, key, line);
     push_upstream(&mut text, section, key, line);
     text
 }
@@ -179,6 +181,21 @@ fn push_app(text: &mut String, section: &str, key: &str, line: &str) {
         let _ = writeln!(text, "{line}");
     } else if section.starts_with("app.shop.") {
         let _ = write!(text, "\n[{section}]\n{line}\n");
+    }
+}
+
+fn push_process(text: &mut String, section: &str, key: &str, line: &str) {
+    match section {
+        "process.mail" if key == "command" => {
+            let _ = write!(text, "\n[process.mail]\n{line}\n");
+        }
+        "process.mail" => {
+            let _ = write!(text, "\n[process.mail]\ncommand = \"worker\"\n{line}\n");
+        }
+        _ if section.starts_with("process.mail.") => {
+            let _ = write!(text, "\n[process.mail]\ncommand = \"worker\"\n\n[{section}]\n{line}\n");
+        }
+        _ => {}
     }
 }
 
@@ -370,6 +387,7 @@ fn every_key_that_names_a_variable_can_be_set_by_it() {
         let name = variable
             .replace("APP__NAME", "APP__SHOP")
             .replace("LISTEN__NAME", "LISTEN__PUBLIC")
+            .replace("PROCESS__NAME", "PROCESS__MAIL")
             .replace("UPSTREAM__NAME", "UPSTREAM__SEARCH")
             .replace("RATE_LIMIT__NAME", "RATE_LIMIT__API")
             .replace("MAP__NAME", "MAP__TENANT");

@@ -2,6 +2,7 @@
 
 mod compression;
 mod http2;
+mod processes;
 mod tls;
 mod upstreams;
 
@@ -23,6 +24,7 @@ use crate::status::view::{AppStatus, ListenerStatus, RouteStatus, StatusSnapshot
 pub(super) fn families(status: &StatusSnapshot) -> Vec<Family> {
     let mut all = requests(status);
     all.extend(workers(status));
+    all.extend(processes::families(&status.processes));
     all.extend(listeners(&status.listeners));
     all.extend(http2::families());
     all.extend(tls::families(status));

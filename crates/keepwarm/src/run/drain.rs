@@ -47,8 +47,10 @@ impl Server {
         }
         tracing::info!(name: "stopping", connections = self.listeners.open.count(), ?grace, "stopping");
         let open = Arc::clone(&self.listeners.open);
+        // From the first moment on: their jobs may take the whole grace.
+        let processes = self.stop_processes(grace);
         tokio::select! {
-            () = self.drain(mode, end) => {}
+            () = self.drain(mode, processes, end) => {}
             () = screen::report_stop(|| open.count(), grace) => {}
             () = stop_signals.again() => tracing::warn!(name: "stopping_at_once", "stopping at once"),
         }
@@ -63,8 +65,8 @@ impl Server {
     }
 
     /// Lets running requests end, in this order: new connections are refused, responses get `Connection: close`, streams and
-    /// WebSockets a close message, workers drained; and last the doors, which workers call to their end.
-    async fn drain(&mut self, mode: ShutdownMode, end: Instant) {
+    /// WebSockets a close message, workers drained; and last the doors, which workers and processes call to their end.
+    async fn drain(&mut self, mode: ShutdownMode, processes: impl Future<Output = ()>, end: Instant) {
         match &mode {
             ShutdownMode::HandedOver { taken, .. } => self.listeners.hand_over(taken),
             ShutdownMode::Graceful | ShutdownMode::Interactive => {
@@ -102,6 +104,9 @@ impl Server {
         let workers = self.supervisor.stop(left.saturating_sub(TERMINATION.min(left / 2)));
         if tokio::time::timeout_at(end, workers).await.is_err() {
             tracing::info!(name: "drain_timeout", "drain timeout reached; killing the remaining workers");
+        }
+        if tokio::time::timeout_at(end, processes).await.is_err() {
+            tracing::info!(name: "drain_timeout", "drain timeout reached; killing the remaining processes");
         }
         self.listeners.doors_draining.store(true, Ordering::Relaxed);
         self.listeners.end_doors();

@@ -9,6 +9,7 @@
 //!    │ ◀────────────── ready, or failed ── │
 //!    │  stops accepting, drains            │
 //!    │ ── go ──────────────────────────▶   │  is the service
+//!    │ ── ended, for each process ─────▶   │  starts its own of that name
 //! ```
 //!
 //! The end of the socket means that the other process has gone.
@@ -44,6 +45,8 @@ pub(super) enum HandoverMessage {
     Failed(String),
     /// The new process is the service.
     Go,
+    /// The old process has stopped its processes of this `[process.NAME]`.
+    Ended { process: String },
 }
 
 /// What goes with the listeners.
@@ -55,20 +58,24 @@ pub(super) struct HandoverRest {
     pub(super) tickets: Vec<TicketSecret>,
     /// What is under maintenance.
     pub(super) maintenance: Value,
+    /// The `[process.NAME]`s of the old process, which it stops once the new one is the service.
+    pub(super) processes: Vec<String>,
 }
 
 impl HandoverMessage {
     fn to_bytes(&self) -> Vec<u8> {
         let value = match self {
             Self::Listener { bind, lent } => json!({ "say": "listener", "bind": bind, "lent": lent }),
-            Self::End(HandoverRest { sizes, tickets, maintenance }) => {
-                json!({ "say": "end", "sizes": sizes, "tickets": tickets.iter().map(ticket).collect::<Vec<_>>(), "maintenance": maintenance })
+            Self::End(HandoverRest { sizes, tickets, maintenance, processes }) => {
+                let tickets: Vec<Value> = tickets.iter().map(ticket).collect();
+                json!({ "say": "end", "sizes": sizes, "tickets": tickets, "maintenance": maintenance, "processes": processes })
             }
             Self::Ready { taken } => json!({ "say": "ready", "taken": taken }),
             Self::Failed(why) => {
                 json!({ "say": "failed", "why": why.chars().take(PACKET / 8).collect::<String>() })
             }
             Self::Go => json!({ "say": "go" }),
+            Self::Ended { process } => json!({ "say": "ended", "process": process }),
         };
         value.to_string().into_bytes()
     }
@@ -89,6 +96,7 @@ impl HandoverMessage {
                 sizes: value.get("sizes").map(sizes).unwrap_or_default(),
                 tickets: value.get("tickets").map(tickets).unwrap_or_default(),
                 maintenance: value.get("maintenance").cloned().unwrap_or_default(),
+                processes: value.get("processes").map(names).unwrap_or_default(),
             }),
             "ready" => {
                 let taken = value.get("taken").and_then(Value::as_array).ok_or_else(nonsense)?;
@@ -96,6 +104,7 @@ impl HandoverMessage {
             }
             "failed" => Self::Failed(text("why")?),
             "go" => Self::Go,
+            "ended" => Self::Ended { process: text("process")? },
             _ => return Err(nonsense()),
         })
     }
@@ -104,6 +113,10 @@ impl HandoverMessage {
 fn sizes(value: &Value) -> BTreeMap<String, usize> {
     let pairs = value.as_object().into_iter().flatten();
     pairs.filter_map(|(app, size)| Some((app.clone(), usize::try_from(size.as_u64()?).ok()?))).collect()
+}
+
+fn names(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 fn ticket(secret: &TicketSecret) -> Value {
@@ -185,10 +198,12 @@ mod tests {
                 sizes: [("shop".to_owned(), 3)].into(),
                 tickets: vec![TicketSecret { name: [1; 16], secret: [2; 32], created: 3 }],
                 maintenance: json!([{ "scope": {} }]),
+                processes: vec!["mail".to_owned()],
             }),
             HandoverMessage::Ready { taken: ["127.0.0.1:80".to_owned()].into() },
             HandoverMessage::Failed("because\n\"so\"".to_owned()),
             HandoverMessage::Go,
+            HandoverMessage::Ended { process: "mail".to_owned() },
         ];
         for say in all {
             send(&ours, &say, &[]).unwrap();

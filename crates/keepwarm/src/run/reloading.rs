@@ -1,12 +1,13 @@
 //! Reload: a new configuration, new workers; and the recycling of apps whose source files have changed.
 
 use keepwarm_config::Config;
-use keepwarm_workers::supervisor::{AppSpec, StartFailure};
+use keepwarm_workers::supervisor::{ReloadReport, ReplaceReason, StartFailure, TaskFailure};
 
 use super::plan::ListenPlan;
+use super::processes;
 use super::server::{Server, set_apps};
 use crate::admin::PreparedAdmin;
-use crate::assemble::{DoorVariables, Maps, RouteTargets};
+use crate::assemble::{DoorVariables, Maps, RouteTargets, StartPlan};
 use crate::control::ReloadRequest;
 use crate::tls::PreparedTls;
 use crate::upstreams::PreparedUpstreams;
@@ -21,7 +22,7 @@ struct PreparedReload {
     /// `None`: the watch does not change.
     watch: Option<Option<Watch>>,
     doors: DoorVariables,
-    specs: Vec<AppSpec>,
+    start: StartPlan,
 }
 
 impl Server {
@@ -67,29 +68,44 @@ impl Server {
             false => prepare()?,
         };
         let tried = match self.make_ready(&config, tls) {
-            Ok(next) => match self.supervisor.reload(next.specs.clone()).await {
+            Ok(mut next) => match self.replace_workers(&mut next.start, &config).await {
                 Ok(report) => Ok((next, report)),
-                Err(mut failure) => {
-                    version::explain(&mut failure, &config).await;
-                    Err(ReloadError::from(failure))
-                }
+                Err(failure) => Err(failure),
             },
             Err(message) => Err(message.into()),
         };
         match tried {
             Ok((next, report)) => {
                 self.commit(config, next, report.generation);
-                let apps: Vec<&str> = report.apps.iter().map(|app| &**app).collect();
-                Ok(format!(
-                    "reloaded in {} ms: generation {} serves {}",
-                    report.took.as_millis(),
-                    report.generation,
-                    apps.join(", ")
-                ))
+                let serves = match report.apps.as_slice() {
+                    [] => String::new(),
+                    apps => format!(": generation {} serves {}", report.generation, apps.join(", ")),
+                };
+                let processes = match self.config.processes.is_empty() {
+                    true => "",
+                    false => "; processes are replaced one after the other",
+                };
+                Ok(format!("reloaded in {} ms{serves}{processes}", report.took.as_millis()))
             }
             Err(failure) => {
                 self.take_back();
                 Err(failure)
+            }
+        }
+    }
+
+    /// Runs the commands that come before, then a new generation of workers.
+    async fn replace_workers(
+        &mut self,
+        start: &mut StartPlan,
+        config: &Config,
+    ) -> Result<ReloadReport, ReloadError> {
+        processes::run_before(&self.supervisor, std::mem::take(&mut start.before)).await?;
+        match self.supervisor.reload(std::mem::take(&mut start.apps)).await {
+            Ok(report) => Ok(report),
+            Err(mut failure) => {
+                version::explain(&mut failure, config).await;
+                Err(failure.into())
             }
         }
     }
@@ -104,7 +120,7 @@ impl Server {
         // Before the workers load the watched files. A watch that stays keeps what it has seen: it may be newer than what the workers have loaded.
         let watch = (!watch::is_same(self.watch.as_ref(), config)).then(|| watch::start(config));
         let doors = self.listeners.door_variables(config, &opened);
-        let specs = assemble::specs(config, &doors).map_err(|error| error.to_string())?;
+        let start = StartPlan::new(config, &doors)?;
         // The new apps must be known before their workers come; how requests of the old ones are treated changes with the routes.
         config.apps.iter().for_each(|app| self.links.add_app(&app.name, assemble::policy(app)));
         self.prepare(config);
@@ -112,7 +128,7 @@ impl Server {
         let targets = RouteTargets { links: &self.links, upstreams: &self.upstreams, maps: &maps };
         let mut plan = self.listeners.plan(config, opened, targets, tls)?;
         self.listeners.serve_new_doors(&mut plan);
-        Ok(PreparedReload { upstreams, admin, plan, watch, doors, specs })
+        Ok(PreparedReload { upstreams, admin, plan, watch, doors, start })
     }
 
     /// The configuration was not applied: removes everything it added.
@@ -125,7 +141,7 @@ impl Server {
 
     /// The new workers serve, and from now on all else is as the configuration says. Nothing here can fail.
     fn commit(&mut self, config: Config, next: PreparedReload, generation: u64) {
-        let PreparedReload { mut upstreams, admin, plan, watch, doors, .. } = next;
+        let PreparedReload { mut upstreams, admin, plan, watch, doors, start } = next;
         set_apps(&config, &self.links);
         self.links.keep_only(|name| config.app(name).is_some());
         self.upstreams.apply(&config, &mut upstreams);
@@ -142,6 +158,9 @@ impl Server {
             self.watch = watch;
         }
         self.config = config;
+        // Behind the apps, which they may come after.
+        self.supervisor.reload_processes(start.processes);
+        self.watch_dependencies();
         self.show();
         self.guard_files();
     }
@@ -165,6 +184,9 @@ impl Server {
 
     /// Replaces the workers of these apps, and of no others; those of an app that does not start go on, and its pages show why.
     pub(super) async fn recycle(&mut self, names: &[String]) {
+        for process in names.iter().filter_map(|name| name.strip_prefix(watch::PROCESS)) {
+            self.supervisor.replace_processes(process, ReplaceReason::Watch).await;
+        }
         for app in self.config.apps.iter().filter(|app| names.contains(&app.name)) {
             let outcome = match assemble::spec(app, &self.door_variables) {
                 Ok(spec) => self.supervisor.recycle(spec).await.map_err(ReloadError::from),
@@ -209,6 +231,13 @@ impl ReloadError {
 impl From<String> for ReloadError {
     fn from(message: String) -> Self {
         Self { message, printed: String::new() }
+    }
+}
+
+impl From<TaskFailure> for ReloadError {
+    fn from(failure: TaskFailure) -> Self {
+        let printed = String::from_utf8_lossy(&failure.output).trim_end().to_owned();
+        Self { message: failure.to_string(), printed }
     }
 }
 

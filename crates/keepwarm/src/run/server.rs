@@ -1,5 +1,6 @@
 //! A serving process: what it consists of, what it does at each signal, its end.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use keepwarm_config::{App, AppKind, Config};
 use keepwarm_net::{DataPlane, Remote};
 use keepwarm_telemetry::panics::{self, abort_on_panic};
 use keepwarm_workers::dispatch::Links;
-use keepwarm_workers::supervisor::{StartFailure, Supervisor};
+use keepwarm_workers::supervisor::{StartFailure, Supervisor, TaskFailure};
 use tokio::sync::mpsc;
 
 use super::ConfigSource;
@@ -60,6 +61,11 @@ pub(super) fn serve(
         }) {
             Ok(status) => status,
             Err(StartError::Message(message)) => failed(&message),
+            Err(StartError::Before(failure)) => {
+                // A closed standard error does not matter.
+                let _ = std::io::stderr().lock().write_all(&failure.output);
+                failed(&failure.to_string())
+            }
             Err(StartError::App(failure)) => {
                 let _ = failure.write_to(&mut std::io::stderr().lock());
                 if let Some(takeover) = &takeover {
@@ -104,6 +110,13 @@ fn threads(config: &Config) -> usize {
 pub(super) enum StartError {
     Message(String),
     App(StartFailure),
+    Before(TaskFailure),
+}
+
+impl From<TaskFailure> for StartError {
+    fn from(failure: TaskFailure) -> Self {
+        Self::Before(failure)
+    }
 }
 
 impl From<String> for StartError {
@@ -133,6 +146,8 @@ pub(super) struct Server {
     pub(super) service_manager: ServiceManager,
     /// Closed as soon as another process has taken over: requests to the service then go to that one.
     pub(super) control_socket: Option<ControlSocket>,
+    /// The process that has taken over, until the processes are stopped.
+    pub(super) successor: Option<Successor>,
     pub(super) reloads: mpsc::UnboundedReceiver<ReloadRequest>,
     pub(super) reload_requests: mpsc::UnboundedSender<ReloadRequest>,
     /// The generations of workers before this one are over.
@@ -257,9 +272,10 @@ impl Server {
             sizes,
             tickets: self.listeners.tls.ticket_secrets(),
             maintenance: maintenance::saved(),
+            processes: self.supervisor.processes().await.iter().map(|set| set.name.to_string()).collect(),
         };
         match upgrade::upgrade(&self.listeners, &self.admin, &self.config, rest).await {
-            Ok(successor) => Some(self.hand_over(&successor)),
+            Ok(successor) => Some(self.hand_over(successor)),
             Err(message) => {
                 tracing::error!(
                     name: "upgrade_failed",
@@ -295,7 +311,7 @@ impl Server {
         self.upgrade().await
     }
 
-    fn hand_over(&mut self, successor: &Successor) -> ShutdownMode {
+    fn hand_over(&mut self, successor: Successor) -> ShutdownMode {
         tracing::info!(
             name: "upgraded",
             pid = successor.pid, "upgraded: the new process serves, this one drains"
@@ -306,7 +322,9 @@ impl Server {
         self.listeners.tls.authority.stop();
         self.admin.hand_over(&successor.taken);
         successor.go();
-        ShutdownMode::HandedOver { taken: successor.taken.clone(), successor: successor.pid }
+        let mode = ShutdownMode::HandedOver { taken: successor.taken.clone(), successor: successor.pid };
+        self.successor = Some(successor);
+        mode
     }
 
     /// A reload that was requested during the upgrade, or is requested of this process from now on, is the successor's.

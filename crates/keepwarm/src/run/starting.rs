@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{App, Config, Program};
+use keepwarm_config::{App, Config, Process, Program, Schedule};
 use keepwarm_net::DataPlane;
 use keepwarm_workers::dispatch::Links;
-use keepwarm_workers::supervisor::{Options, StartFailure, Supervisor};
+use keepwarm_workers::supervisor::{AppSpec, Options, ProcessSpec, StartFailure, Supervisor, TaskSpec};
 use tokio::sync::mpsc;
 
 use super::ConfigSource;
@@ -18,6 +18,7 @@ use super::inherited::InheritedSockets;
 use super::listeners::Listeners;
 use super::pid_file::{PidFile, PreparedPidFile};
 use super::plan::ListenPlan;
+use super::processes;
 use super::reloading::ReloadError;
 use super::screen::{self, Banner};
 use super::server::{Server, StartError, absolute, set_apps, shown_apps};
@@ -26,7 +27,7 @@ use super::sockets::OpenedSockets;
 use super::takeover::{self, Takeover};
 use super::watchdog::Watchdog;
 use crate::admin::Admin;
-use crate::assemble::{self, DoorVariables, Maps, RouteTargets};
+use crate::assemble::{self, DoorVariables, Maps, RouteTargets, StartPlan};
 use crate::dev_tls;
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
@@ -77,7 +78,8 @@ impl Server {
         // The number of workers that the load of the process before required.
         let none = BTreeMap::new();
         let sizes = takeover.map_or(&none, |takeover| &takeover.rest.sizes);
-        let supervisor = start_supervisor(&config, &door_variables, &links, files, sizes).await?;
+        let start = start_plan(&config, &door_variables, sizes)?;
+        let supervisor = start_supervisor(&links, files).await?;
         let readiness = Readiness::default();
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
         view.set_served(ServedConfig { apps: shown_apps(&config), ..ServedConfig::default() });
@@ -100,6 +102,7 @@ impl Server {
             admin,
             service_manager: ServiceManager,
             control_socket: None,
+            successor: None,
             reloads,
             reload_requests,
             over,
@@ -107,8 +110,12 @@ impl Server {
             watchdog: Watchdog::start(plane.remotes(), &watched),
             is_broken: false,
         };
-        let served = match server.boot(plan, &mut opened_admin, takeover, signals).await {
-            Ok(true) => server.become_the_service(takeover, opened_admin).await.map(|()| true),
+        let StartPlan { apps, processes, before } = start;
+        let workers = (before, apps);
+        // Beside a process that serves, they wait until that one stops its own.
+        let (now, later) = if takeover.is_none() { (processes, None) } else { (Vec::new(), Some(processes)) };
+        let served = match server.boot(plan, workers, now, &mut opened_admin, takeover, signals).await {
+            Ok(true) => server.become_the_service(takeover, opened_admin, later).await.map(|()| true),
             other => other,
         };
         if !matches!(served, Ok(true)) {
@@ -125,6 +132,8 @@ impl Server {
     async fn boot(
         &mut self,
         plan: ListenPlan,
+        (before, apps): (Vec<TaskSpec>, Vec<AppSpec>),
+        processes: Vec<ProcessSpec>,
         admin: &mut Option<OpenedSockets>,
         takeover: Option<&Takeover>,
         signals: &mut Signals,
@@ -134,6 +143,15 @@ impl Server {
             && let Some(opened) = admin.take()
         {
             self.serve_admin(opened)?;
+        }
+        tokio::select! {
+            outcome = processes::run_before(&self.supervisor, before) => outcome?,
+            _ = signals.stop_signals.next() => return Ok(false),
+            () = old_is_gone(takeover) => return Err(StartError::Message(takeover::gone().to_string())),
+        }
+        self.supervisor.begin(apps);
+        if takeover.is_none() {
+            self.begin_processes(processes, None);
         }
         tokio::select! {
             failures = self.supervisor.wait_first_boot() => self.go_on_without(failures, takeover).await?,
@@ -186,6 +204,7 @@ impl Server {
         &mut self,
         takeover: Option<&Takeover>,
         admin: Option<OpenedSockets>,
+        processes: Option<Vec<ProcessSpec>>,
     ) -> Result<(), StartError> {
         let pid_file = self.config.server.pid_file.as_deref().map(PidFile::prepare).transpose()?;
         if let Some(takeover) = takeover {
@@ -201,6 +220,9 @@ impl Server {
         }
         if let Some(admin) = admin {
             self.serve_admin(admin)?;
+        }
+        if let Some(processes) = processes {
+            self.begin_processes(processes, takeover);
         }
         // An authority reaches this process from now on.
         self.listeners.tls.authority.apply(&self.config);
@@ -284,6 +306,9 @@ impl Server {
                 let _ = writeln!(out, "    by {setting}");
             }
         }
+        for process in &self.config.processes {
+            let _ = writeln!(out, "  process   {} ({})", process.name, about(process));
+        }
         for address in self.listeners.addresses() {
             let _ = writeln!(out, "  listening on {address}");
         }
@@ -300,6 +325,24 @@ impl Server {
     }
 }
 
+/// Of a command that is a whole script only the beginning is shown.
+const LONGEST_COMMAND: usize = 80;
+
+/// A process as the first lines of a run name it.
+fn about(process: &Process) -> String {
+    let how = match (&process.schedule, process.count) {
+        (Some(Schedule::Every(interval)), _) => format!("every {interval:?}"),
+        (Some(Schedule::Cron(pattern)), _) => format!("at {pattern}"),
+        (None, 1) => "1 process".to_owned(),
+        (None, count) => format!("{count} processes"),
+    };
+    let command = process.command.join(" ");
+    let first = command.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let shown: String = first.chars().take(LONGEST_COMMAND).collect();
+    let more = if shown.len() < command.len() { " …" } else { "" };
+    format!("{shown}{more}, {how}")
+}
+
 /// How much an app can work on at once, in words.
 fn at_once(app: &App) -> String {
     match (assemble::workers(app), assemble::scaling(app)) {
@@ -311,22 +354,25 @@ fn at_once(app: &App) -> String {
     }
 }
 
-async fn start_supervisor(
+/// All that will be started, with as many workers as the process before had.
+fn start_plan(
     config: &Config,
     door_variables: &DoorVariables,
-    links: &Arc<Links>,
-    files: Vec<PathBuf>,
     sizes: &BTreeMap<String, usize>,
-) -> Result<Supervisor, StartError> {
-    let mut specs = assemble::specs(config, door_variables)
-        .map_err(|error| format!("cannot unpack an adapter: {error}"))?;
-    for spec in &mut specs {
+) -> Result<StartPlan, StartError> {
+    let mut start = StartPlan::new(config, door_variables)?;
+    for spec in &mut start.apps {
         if let (Some(&workers), Some(scaling)) = (sizes.get(&*spec.name), spec.scaling) {
             spec.workers = workers.clamp(scaling.min.max(1), scaling.max.max(1).max(scaling.min));
         }
     }
+    Ok(start)
+}
+
+/// Starts nothing yet: commands may have to run before the apps start.
+async fn start_supervisor(links: &Arc<Links>, files: Vec<PathBuf>) -> Result<Supervisor, StartError> {
     let options = Options { files, soft_files: file_limit::original(), ..Options::default() };
-    let started = Supervisor::start(specs, Arc::clone(links) as _, options).await;
+    let started = Supervisor::start(Vec::new(), Arc::clone(links) as _, options).await;
     Ok(started.map_err(|error| format!("cannot start the supervisor: {error}"))?)
 }
 

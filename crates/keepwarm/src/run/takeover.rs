@@ -67,6 +67,11 @@ impl Takeover {
         }
     }
 
+    /// The socket, for what the old process says afterwards.
+    pub(super) fn try_clone(&self) -> io::Result<OwnedFd> {
+        self.socket.try_clone()
+    }
+
     /// Resolves when the old process has ended, which may happen before this one serves.
     pub(super) async fn old_is_gone(&self) {
         // It sends nothing before this process does: whatever comes is the end.

@@ -17,6 +17,7 @@ use tokio::io::Interest;
 
 use super::handover::{self, HandoverMessage, HandoverRest, SOCKETS};
 use super::listeners::Listeners;
+use super::processes;
 use super::takeover::VARIABLE;
 use crate::admin::Admin;
 use crate::file_limit;
@@ -35,6 +36,11 @@ pub(super) struct Successor {
 }
 
 impl Successor {
+    /// For what it is told afterwards.
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
     /// Leaves the service to it.
     pub(super) fn go(&self) {
         // An error: it has ended since; what supervises this process learns that as it learns every end.
@@ -79,7 +85,7 @@ pub(super) async fn upgrade(
         _ => {}
     }
     let boot = config.apps.iter().map(|app| app.boot_timeout).max().unwrap_or_default();
-    let limit = boot.saturating_add(MARGIN);
+    let limit = boot.saturating_add(processes::longest(config)).saturating_add(MARGIN);
     let said = tokio::time::timeout(limit, read_reply(&ours)).await;
     match said {
         Ok(Ok(Some(HandoverMessage::Ready { taken }))) => {

@@ -1,6 +1,7 @@
 //! The status as JSON: what `GET /status` and `keepwarm status --json` give. docs/operate/status.md describes it; members are added, never renamed.
 
 mod certificates;
+mod processes;
 pub(crate) mod puma;
 mod upstreams;
 
@@ -28,6 +29,7 @@ pub(crate) fn json(status: &StatusSnapshot) -> Value {
         "maintenance": maintenance::saved(),
         "apps": status.apps.iter().map(|about| app(about, status)).collect::<Vec<_>>(),
         "workers": status.workers.iter().map(worker).collect::<Vec<_>>(),
+        "processes": status.processes.iter().map(processes::json).collect::<Vec<_>>(),
         "upstreams": status.upstreams.iter().map(upstreams::json).collect::<Vec<_>>(),
         "listeners": status.listeners.iter().map(listener).collect::<Vec<_>>(),
         "certificates": status.certificates.iter().map(certificates::json).collect::<Vec<_>>(),

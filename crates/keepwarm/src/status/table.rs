@@ -1,5 +1,6 @@
 //! The status as a person reads it: made from the JSON, so that what a newer or an older Keepwarm says is shown as far as it is understood.
 
+mod processes;
 mod upstreams;
 
 use std::fmt::Write as _;
@@ -13,6 +14,7 @@ pub(crate) fn text(status: &Value, colors: bool) -> String {
     out.push_str(&maintenance(status, &paint));
     out.push_str(&apps(status).text(&paint));
     out.push_str(&workers(status).text(&paint));
+    out.push_str(&processes::table(status).text(&paint));
     out.push_str(&upstreams::table(status).text(&paint));
     out.push_str(&listeners(status).text(&paint));
     out.push_str(&certificates(status).text(&paint));

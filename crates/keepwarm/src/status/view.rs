@@ -10,7 +10,7 @@ use keepwarm_egress::{Upstream, UpstreamStatus};
 use keepwarm_net::{Certificate, CertificateFacts, CertificateFiles, Remote};
 use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
 use keepwarm_workers::dispatch::{ActiveRequest, ExternalServerStatus, Links, WorkerActivity};
-use keepwarm_workers::supervisor::{Snapshot, Supervisor, WorkerSnapshot};
+use keepwarm_workers::supervisor::{ProcessSetSnapshot, Snapshot, Supervisor, WorkerSnapshot};
 
 use crate::readiness::Readiness;
 use crate::subjects::OwnTarget;
@@ -87,6 +87,7 @@ impl View {
             stuck: self.remotes.iter().filter(|remote| remote.is_stuck()).count(),
             apps,
             workers: workers(snapshot, self.links.activity()),
+            processes: self.supervisor.processes().await,
             listeners: served.listeners.iter().map(listener).collect(),
             routes: routes
                 .iter()
@@ -130,6 +131,7 @@ pub(crate) struct StatusSnapshot {
     pub(crate) stuck: usize,
     pub(crate) apps: Vec<AppStatus>,
     pub(crate) workers: Vec<WorkerStatus>,
+    pub(crate) processes: Vec<ProcessSetSnapshot>,
     pub(crate) listeners: Vec<ListenerStatus>,
     pub(crate) routes: Vec<RouteStatus>,
     pub(crate) upstreams: Vec<UpstreamStatus>,

@@ -155,7 +155,8 @@ fn a_multi_line_output_of_an_app_is_one_record() {
     let print = || {
         crate::app_output::log(
             Level::ERROR,
-            ("shop", 2, 7),
+            crate::app_output::Printer::Worker("shop", 2),
+            7,
             "stderr",
             b"boom\n\tfrom a.rb:1\n2026-01-01T00:00:00.000Z ERROR forged\x1b[31m\n",
         )

@@ -1,5 +1,6 @@
 //! The handle that the rest of Keepwarm holds.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,8 +9,12 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::control::{self, Command};
+use super::processes::ProcessCommand;
 use super::spawn::SpawnerCommand;
-use super::{AppSpec, ReloadReport, Snapshot, StartFailure, WorkerLinks};
+use super::{
+    AppSpec, Dependency, ProcessSetSnapshot, ProcessSpec, ReloadReport, ReplaceReason, Snapshot,
+    StartFailure, TaskFailure, TaskSpec, WorkerLinks,
+};
 
 /// Keeps the workers of all apps. A cheap handle: clones speak to the same supervisor.
 ///
@@ -17,6 +22,7 @@ use super::{AppSpec, ReloadReport, Snapshot, StartFailure, WorkerLinks};
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     commands: mpsc::UnboundedSender<Command>,
+    processes: mpsc::UnboundedSender<ProcessCommand>,
 }
 
 /// How the supervisor itself is run.
@@ -50,8 +56,15 @@ impl Supervisor {
         options: Options,
     ) -> io::Result<Self> {
         let (commands, receiver) = mpsc::unbounded_channel();
-        control::start(apps, links, options, receiver).await?;
-        Ok(Self { commands })
+        let (processes, of_processes) = mpsc::unbounded_channel();
+        control::start(apps, links, options, receiver, (processes.downgrade(), of_processes)).await?;
+        Ok(Self { commands, processes })
+    }
+
+    /// Begins to start these apps, as [`start`](Self::start) does with its own: for a supervisor that was started without any, because commands have to
+    /// run first. Names must differ.
+    pub fn begin(&self, apps: Vec<AppSpec>) {
+        self.send(Command::Begin(apps));
     }
 
     /// Returns when every app of [`start`](Self::start) has all its workers (except those given up beside a ready one), or was given up: the latter, in that
@@ -105,10 +118,11 @@ impl Supervisor {
         self.send(Command::Spawner(SpawnerCommand::ForgetFile(path.to_path_buf())));
     }
 
-    /// Ends everything: workers drain for at most `grace` (or their `drain_timeout`, if that is shorter), then SIGTERM,
+    /// Ends everything: processes are stopped, workers drain for at most `grace` (or their `drain_timeout`, if that is shorter), then SIGTERM,
     /// and SIGKILL two seconds later; a grace of zero is SIGKILL at once. Returns when every process has been reaped.
     /// A second call may shorten the grace of the first.
     pub async fn stop(&self, grace: Duration) {
+        self.send_to_processes(ProcessCommand::Stop { grace, ended: None, reply: None });
         let (reply, response) = oneshot::channel();
         self.send(Command::Stop(grace, reply));
         // An error means that the control task has ended, which it does only when nothing runs any more.
@@ -134,6 +148,79 @@ impl Supervisor {
         let (reply, response) = oneshot::channel();
         self.send(Command::Stack(pid, reply));
         response.await.ok().flatten()
+    }
+
+    /// Begins to start processes; each waits for what it comes after. `held`: the names of those that another instance still
+    /// runs. Each of these waits for its [`release_processes`](Self::release_processes), all others for that of all.
+    pub fn begin_processes(&self, specs: Vec<ProcessSpec>, held: BTreeSet<Arc<str>>) {
+        self.send_to_processes(ProcessCommand::Begin { specs, held });
+    }
+
+    /// The other instance has stopped its processes of this name; `None`: all of them.
+    pub fn release_processes(&self, name: Option<Arc<str>>) {
+        self.send_to_processes(ProcessCommand::Release(name));
+    }
+
+    /// These are all processes that are to run. Those that run are replaced one after the other, in the order of what they come after, or get their
+    /// `reload_signal`; does not wait for that.
+    pub fn reload_processes(&self, specs: Vec<ProcessSpec>) {
+        self.send_to_processes(ProcessCommand::Reload(specs));
+    }
+
+    /// Replaces the processes of this name, one after the other; does not wait for that. `false`: there are none.
+    pub async fn replace_processes(&self, name: &str, why: ReplaceReason) -> bool {
+        let (reply, response) = oneshot::channel();
+        self.send_to_processes(ProcessCommand::Replace(name.into(), why, reply));
+        response.await.unwrap_or(false)
+    }
+
+    /// Something that processes may come after is ready: an upstream, or an app whose workers are not this supervisor's.
+    pub fn set_ready(&self, dependency: Dependency) {
+        self.send_to_processes(ProcessCommand::SetReady(dependency));
+    }
+
+    /// Runs a command to its end.
+    ///
+    /// # Errors
+    /// It failed, or was stopped because it took too long or because the supervisor stops.
+    pub async fn run_task(&self, task: TaskSpec) -> Result<(), TaskFailure> {
+        let (section, command) = (Arc::clone(&task.section), String::new());
+        let (reply, response) = oneshot::channel();
+        self.send_to_processes(ProcessCommand::RunTask(task, reply));
+        let gone = || TaskFailure {
+            section,
+            command,
+            reason: "was not started: Keepwarm is stopping".to_owned(),
+            output: Vec::new(),
+        };
+        response.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Stops all processes within this time, those first that come after others. The order is given at once; the future resolves when all have ended. The names of
+    /// those that have ended go to `ended`.
+    pub fn stop_processes(
+        &self,
+        grace: Duration,
+        ended: Option<mpsc::UnboundedSender<Arc<str>>>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (reply, response) = oneshot::channel();
+        self.send_to_processes(ProcessCommand::Stop { grace, ended, reply: Some(reply) });
+        async move {
+            // An error means that the task has ended, which it does only when nothing runs any more.
+            let _ = response.await;
+        }
+    }
+
+    /// All processes at this moment; empty after a stop.
+    pub async fn processes(&self) -> Vec<ProcessSetSnapshot> {
+        let (reply, response) = oneshot::channel();
+        self.send_to_processes(ProcessCommand::Snapshot(reply));
+        response.await.unwrap_or_default()
+    }
+
+    /// As [`send`](Self::send).
+    fn send_to_processes(&self, command: ProcessCommand) {
+        let _ = self.processes.send(command);
     }
 
     /// A closed channel drops the command and with it its reply, which the caller sees.

@@ -24,10 +24,8 @@ pub(super) use self::recycle::mib;
 pub(super) use self::view::Tally;
 pub(super) use self::worker::SLOW_BOOT;
 use self::worker::{EndReason, Worker, WorkerSlot};
-use super::{AppSpec, Death, Exit, RecycleReason, Recycling, WorkerState, priority};
+use super::{AppSpec, Death, Exit, KILL_AFTER, RecycleReason, Recycling, WorkerState, priority};
 
-/// From SIGTERM to SIGKILL.
-const KILL_AFTER: Duration = Duration::from_secs(2);
 /// From the end of the wire to SIGKILL, for a worker that does not end by itself. It may still print why it ends.
 const CLOSED_KILL_AFTER: Duration = Duration::from_secs(2);
 /// From SIGKILL until its place is given to another, should the kernel not let it end: it waits for a disk or a file server that does not respond.

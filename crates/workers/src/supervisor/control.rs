@@ -1,7 +1,7 @@
 //! The task that owns all state of the supervisor, on the control thread's runtime. Everything reaches it as an event; it
 //! sleeps until one comes or a deadline is due.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use super::children;
 use super::guardian_watch::GuardianWatch;
 use super::output::Output;
 use super::priority::LowPriority;
+use super::processes::{self, Dependency, ProcessCommand};
 use super::running::{AppFailure, Context, ProcessEvent, RunningGeneration};
 use super::sampler::{self, MemorySamples};
 use super::spawn::SpawnerCommand;
@@ -28,6 +29,8 @@ mod state;
 
 /// What the handle asks for, with the place for the response.
 pub(super) enum Command {
+    /// Start these, of a supervisor that was started without apps.
+    Begin(Vec<AppSpec>),
     WaitFirstBoot(oneshot::Sender<Vec<StartFailure>>),
     /// That all generations before this one are over.
     WaitOver(u64, oneshot::Sender<()>),
@@ -43,12 +46,17 @@ pub(super) enum Command {
     Stack(u32, oneshot::Sender<Option<Vec<u8>>>),
 }
 
+/// Commands to the task of the processes: the sender that reports ready apps, and the other end.
+pub(super) type ProcessChannel =
+    (mpsc::WeakUnboundedSender<ProcessCommand>, mpsc::UnboundedReceiver<ProcessCommand>);
+
 /// Starts the two threads, the guardian and the task.
 pub(super) async fn start(
     apps: Vec<AppSpec>,
     links: Arc<dyn WorkerLinks>,
     options: Options,
     commands: mpsc::UnboundedReceiver<Command>,
+    (to_processes, of_processes): ProcessChannel,
 ) -> io::Result<()> {
     reload::check(&apps)
         .map_err(|failure| io::Error::new(io::ErrorKind::InvalidInput, failure.to_string()))?;
@@ -59,14 +67,10 @@ pub(super) async fn start(
     let spawner = super::simulation::start(&options)?;
     let (link_events, from_links) = mpsc::unbounded_channel();
     let (events, from_processes) = mpsc::unbounded_channel();
-    let context = Context {
-        links,
-        link_events,
-        events,
-        orders: spawner.orders,
-        output: Output::start()?,
-        quiet: LowPriority::new(),
-    };
+    let output = Output::start()?;
+    processes::start(spawner.orders.clone(), output.clone(), of_processes);
+    let context =
+        Context { links, link_events, events, orders: spawner.orders, output, quiet: LowPriority::new() };
     let (samples, from_look) = mpsc::unbounded_channel();
     let mut control = Control {
         context,
@@ -80,13 +84,11 @@ pub(super) async fn start(
         queue: VecDeque::new(),
         first: FirstBoot::default(),
         over: Vec::new(),
+        to_processes,
+        ready_apps: BTreeSet::new(),
         stopping: None,
     };
-    let now = now();
-    for spec in apps {
-        control.current.insert(spec.name.clone(), FIRST_GENERATION);
-        control.add(spec, Phase::First, false, now);
-    }
+    control.begin(apps);
     let inputs = Inputs {
         commands,
         has_handles: true,
@@ -120,6 +122,10 @@ struct Control {
     history: BTreeMap<Arc<str>, AppHistory>,
     sampling: MemorySampling,
     cores: usize,
+    /// To say which apps are ready: only processes that wait for one need it.
+    to_processes: mpsc::WeakUnboundedSender<ProcessCommand>,
+    /// The apps that have been reported.
+    ready_apps: BTreeSet<Arc<str>>,
     /// Those who wait for the end. `Some`: nothing new is started.
     stopping: Option<Vec<oneshot::Sender<()>>>,
 }
@@ -195,6 +201,12 @@ impl Control {
     /// `None`: the last handle was dropped.
     fn handle_command(&mut self, command: Option<Command>) {
         match command {
+            Some(Command::Begin(apps)) => {
+                if self.stopping.is_none() {
+                    self.first.over = false;
+                    self.begin(apps);
+                }
+            }
             Some(Command::WaitFirstBoot(reply)) => self.first.waiters.push(reply),
             Some(Command::WaitOver(generation, reply)) => self.over.push((generation, reply)),
             Some(Command::Reload(apps, reply)) => {
@@ -297,6 +309,7 @@ impl Control {
         self.finish_trial(now);
         self.start_trial(now);
         self.reply_first();
+        self.report_ready();
         self.forget_over();
         self.reply_over();
     }
@@ -307,6 +320,32 @@ impl Control {
         for (_, waiter) in self.over.extract_if(.., is_over) {
             // Somebody who does not wait any more.
             let _ = waiter.send(());
+        }
+    }
+
+    /// Starts the first generation of these apps.
+    fn begin(&mut self, apps: Vec<AppSpec>) {
+        let now = now();
+        for spec in apps {
+            self.current.insert(spec.name.clone(), FIRST_GENERATION);
+            self.add(spec, Phase::First, false, now);
+        }
+    }
+
+    /// Reports the apps that have become ready to the processes that may wait for them.
+    fn report_ready(&mut self) {
+        for (app, &generation) in &self.current {
+            let is_ready = self.running.get(&(app.clone(), generation)).is_some_and(|running| {
+                *running.machine.phase() == Phase::Serving && running.machine.is_settled()
+            });
+            if is_ready
+                && !self.ready_apps.contains(app)
+                && let Some(processes) = self.to_processes.upgrade()
+            {
+                self.ready_apps.insert(app.clone());
+                // An error: the processes have been stopped.
+                let _ = processes.send(ProcessCommand::SetReady(Dependency::App(app.clone())));
+            }
         }
     }
 
@@ -366,13 +405,13 @@ fn stopped(app: Arc<str>, worker: u32) -> StartFailure {
 }
 
 /// What was missed is not made up for.
-fn interval(every: Duration) -> tokio::time::Interval {
+pub(super) fn interval(every: Duration) -> tokio::time::Interval {
     let mut interval = tokio::time::interval(every);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     interval
 }
 
-async fn sleep_until(deadline: Option<Instant>) {
+pub(super) async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
         None => std::future::pending().await,

@@ -35,14 +35,19 @@ enum ProcessMatch {
     Unsure,
 }
 
-/// Kills all processes with this mark; with `app` those of the app only.
-pub(super) fn kill(mark: &str, app: Option<&str>) {
-    kill_with(mark, app, || std::thread::sleep(PAUSE));
+/// Kills all processes with this mark, of those only the ones that have all of these variables (`NAME=value`).
+pub(super) fn kill(mark: &str, variables: Vec<String>) {
+    kill_with(mark, variables, || std::thread::sleep(PAUSE));
 }
 
-fn kill_with(mark: &str, app: Option<&str>, mut pause: impl FnMut()) {
+/// The variable of the workers of an app.
+pub(super) fn of_app(app: &str) -> String {
+    format!("KEEPWARM_APP={app}")
+}
+
+fn kill_with(mark: &str, variables: Vec<String>, mut pause: impl FnMut()) {
     let mut wanted = vec![format!("{MARK}={mark}")];
-    wanted.extend(app.map(|app| format!("KEEPWARM_APP={app}")));
+    wanted.extend(variables);
     let look = |pid: Pid| kill_if(pid, &wanted).unwrap_or(ProcessMatch::Other);
     for _ in 0..ROUNDS {
         let mut found = false;
@@ -126,10 +131,10 @@ mod tests {
         let mut shop = start(&ours, "shop");
         let mut chat = start(&ours, "chat");
         let mut stranger = start(&other, "shop");
-        kill(&ours, Some("shop"));
+        kill(&ours, vec![of_app("shop")]);
         assert!(!shop.wait().unwrap().success());
         assert_eq!(chat.try_wait().unwrap(), None);
-        kill(&ours, None);
+        kill(&ours, Vec::new());
         assert!(!chat.wait().unwrap().success());
         assert_eq!(stranger.try_wait().unwrap(), None);
         stranger.kill().unwrap();
@@ -152,7 +157,7 @@ mod tests {
         let mut line = [0];
         output.read_exact(&mut line).unwrap();
         let mut paused = false;
-        kill_with(&mark, None, || {
+        kill_with(&mark, Vec::new(), || {
             if !std::mem::replace(&mut paused, true) {
                 input.write_all(b"go\n").unwrap();
                 output.read_exact(&mut line).unwrap();

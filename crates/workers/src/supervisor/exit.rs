@@ -56,7 +56,7 @@ impl fmt::Display for Exit {
 }
 
 /// The names of `signal(7)` for the numbers that x86, ARM and most others share.
-fn signal_name(number: i32) -> Option<&'static str> {
+pub(super) fn signal_name(number: i32) -> Option<&'static str> {
     Some(match number {
         1 => "SIGHUP",
         2 => "SIGINT",

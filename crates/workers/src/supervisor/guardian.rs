@@ -56,7 +56,7 @@ fn guard() -> io::Result<()> {
         // An error: the group has already ended.
         let _ = kill_process_group(*group, Signal::KILL);
     }
-    list.marks.iter().for_each(|mark| descendants::kill(mark, None));
+    list.marks.iter().for_each(|mark| descendants::kill(mark, Vec::new()));
     list.remove_files();
     Ok(())
 }

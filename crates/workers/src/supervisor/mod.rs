@@ -9,6 +9,7 @@
 //! * `output` is one thread that reads what workers print, so that a log that blocks never blocks anything else.
 //! * `control` is a task on the caller's runtime; it owns all state, and everything reaches it as an event.
 //! * `app` decides, sans-IO: events and `now` in, actions out.
+//! * `processes` is another task, for what serves no requests, with the same spawner, guardian and output.
 //!
 //! What the supervisor decides goes to `tracing` under the target `keepwarm::supervisor`, what workers print under
 //! `keepwarm::worker`.
@@ -19,6 +20,9 @@
         reason = "`simulation` stands in the place of what starts real processes and reads what they print"
     )
 )]
+
+/// From SIGTERM to SIGKILL.
+const KILL_AFTER: std::time::Duration = std::time::Duration::from_secs(2);
 
 mod address;
 mod api;
@@ -35,6 +39,7 @@ mod link;
 mod memory;
 mod output;
 mod priority;
+mod processes;
 #[cfg(not(feature = "simulation"))]
 mod reap;
 mod running;
@@ -60,6 +65,10 @@ pub use exit::Exit;
 pub use guardian::{GUARDIAN, guardian_main};
 pub use launcher::{LAUNCH, launcher_main};
 pub use link::{KillReason, LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
+pub use processes::{
+    Dependency, Execution, ProcessEnd, ProcessFault, ProcessSetSnapshot, ProcessSnapshot, ProcessSpec,
+    ProcessState, ReadyCheck, ReplaceReason, RestartPolicy, RunSchedule, TaskFailure, TaskSpec,
+};
 pub use settings::{Credentials, Limit, ProcessSettings};
 pub(crate) use signals::is_killed;
 pub use snapshot::{AppSnapshot, FailedApp, LastDeath, Memory, Snapshot, WorkerSnapshot, WorkerState};

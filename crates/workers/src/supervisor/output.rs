@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tracing::Level;
 
-use keepwarm_telemetry::app_output::{RecordAssembler, strip_record_marks};
+use keepwarm_telemetry::app_output::{Printer, RecordAssembler, strip_record_marks};
 
 /// The longest line in the log, and the most that is read at once. A longer line becomes several.
 const LINE_MAX: usize = 8 * 1024;
@@ -28,12 +28,77 @@ const KEPT_MAX: usize = 64 * 1024;
 /// it is shown as it was printed, and once. An interpreter ends well within this after its last word; the number is arbitrary.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// The worker that prints.
+/// The process that prints.
 #[derive(Clone, Debug)]
 pub(super) struct OutputSource {
-    pub(super) app: Arc<str>,
-    pub(super) worker: u32,
+    kind: SourceKind,
+    /// Of its app, its `[process.NAME]`, or the section that a command belongs to.
+    pub(super) name: Arc<str>,
+    pub(super) number: u32,
     pub(super) pid: u32,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum SourceKind {
+    Worker,
+    Process,
+    Task,
+}
+
+impl OutputSource {
+    pub(super) fn worker(name: Arc<str>, number: u32, pid: u32) -> Self {
+        Self { kind: SourceKind::Worker, name, number, pid }
+    }
+
+    pub(super) fn process(name: Arc<str>, number: u32, pid: u32) -> Self {
+        Self { kind: SourceKind::Process, name, number, pid }
+    }
+
+    pub(super) fn task(section: Arc<str>, pid: u32) -> Self {
+        Self { kind: SourceKind::Task, name: section, number: 0, pid }
+    }
+
+    fn printer(&self) -> Printer<'_> {
+        match self.kind {
+            SourceKind::Worker => Printer::Worker(&self.name, self.number),
+            SourceKind::Process => Printer::Process(&self.name, self.number),
+            SourceKind::Task => Printer::Task(&self.name),
+        }
+    }
+}
+
+/// Waits for a line that contains a text.
+#[derive(Clone, Debug)]
+pub(super) struct LineWatch {
+    text: Arc<str>,
+    found: mpsc::UnboundedSender<()>,
+}
+
+impl LineWatch {
+    /// The receiver gets something for each line with this text; it ends when the output does.
+    pub(super) fn new(text: Arc<str>) -> (Self, mpsc::UnboundedReceiver<()>) {
+        let (found, receiver) = mpsc::unbounded_channel();
+        (Self { text, found }, receiver)
+    }
+
+    fn look(&self, line: &[u8]) {
+        if !self.found.is_closed() && String::from_utf8_lossy(line).contains(&*self.text) {
+            // An error: nobody waits any more.
+            let _ = self.found.send(());
+        }
+    }
+}
+
+/// What else is done with the output of a process than to log it.
+#[derive(Clone, Debug)]
+pub(super) enum Capture {
+    /// Standard error of a worker, until it has booted.
+    Boot(BootOutput),
+    /// All output of a command that ends, for the report of its failure.
+    All(BootOutput),
+    /// A line shows that the process is ready.
+    Line(LineWatch),
+    Nothing,
 }
 
 /// The thread, from outside. It ends when all clones of this are dropped and every pipe has ended.
@@ -47,7 +112,7 @@ struct OutputJob {
     source: OutputSource,
     stdout: OwnedFd,
     stderr: OwnedFd,
-    boot_output: BootOutput,
+    capture: Capture,
     ended: oneshot::Sender<()>,
 }
 
@@ -64,7 +129,7 @@ impl Output {
         _: OutputSource,
         _: OwnedFd,
         _: OwnedFd,
-        _: BootOutput,
+        _: Capture,
     ) -> oneshot::Receiver<()> {
         oneshot::channel().1
     }
@@ -90,11 +155,11 @@ impl Output {
         source: OutputSource,
         stdout: OwnedFd,
         stderr: OwnedFd,
-        boot_output: BootOutput,
+        capture: Capture,
     ) -> oneshot::Receiver<()> {
         let (ended, receiver) = oneshot::channel();
         // The thread outlives `self`.
-        let _ = self.jobs.send(OutputJob { source, stdout, stderr, boot_output, ended });
+        let _ = self.jobs.send(OutputJob { source, stdout, stderr, capture, ended });
         receiver
     }
 }
@@ -116,10 +181,11 @@ async fn read_all(receiver: &mut mpsc::UnboundedReceiver<OutputJob>) {
 
 impl OutputJob {
     async fn run(self) {
-        let Self { source, stdout, stderr, boot_output, ended } = self;
+        let Self { source, stdout, stderr, capture, ended } = self;
+        let of_stdout = if matches!(capture, Capture::Boot(_)) { &Capture::Nothing } else { &capture };
         tokio::join!(
-            log_errors(&source, "stdout", read(stdout, &source, None)),
-            log_errors(&source, "stderr", read(stderr, &source, Some(&boot_output))),
+            log_errors(&source, "stdout", read(stdout, "stdout", &source, of_stdout)),
+            log_errors(&source, "stderr", read(stderr, "stderr", &source, &capture)),
         );
         // The worker's keeper may have stopped waiting.
         let _ = ended.send(());
@@ -132,25 +198,39 @@ async fn log_errors(
     reading: impl Future<Output = io::Result<()>>,
 ) {
     if let Err(error) = reading.await {
-        let OutputSource { app, worker, pid } = source;
+        let OutputSource { name, number, pid, .. } = source;
         tracing::error!(
             name: "output_read_failed", target: "keepwarm::supervisor",
-            app = %app, worker, pid, stream, %error,
-            "cannot read the output of a worker"
+            name = %name, number, pid, stream, %error,
+            "cannot read the output of a process"
         );
     }
 }
 
-/// Reads to the end. `boot_output` is of standard error alone.
-async fn read(pipe: OwnedFd, source: &OutputSource, boot_output: Option<&BootOutput>) -> io::Result<()> {
+/// Reads to the end.
+async fn read(
+    pipe: OwnedFd,
+    stream: &'static str,
+    source: &OutputSource,
+    capture: &Capture,
+) -> io::Result<()> {
+    let boot_output = match capture {
+        Capture::Boot(boot_output) | Capture::All(boot_output) => Some(boot_output),
+        Capture::Line(_) | Capture::Nothing => None,
+    };
     let mut pipe = Receiver::from_owned_fd(pipe)?;
     let mut lines = LineSplitter::default();
     let mut records = RecordAssembler::default();
     let mut whole_at = None;
     let mut bytes = vec![0; LINE_MAX];
     let tell = |level: Level, text: &[u8]| match boot_output {
-        Some(boot_output) => boot_output.handle_record(source, level, text),
-        None => log(source, "stdout", level, text),
+        Some(boot_output) => boot_output.handle_record(source, stream, level, text),
+        None => log(source, stream, level, text),
+    };
+    let see = |line: &[u8]| {
+        if let Capture::Line(watch) = capture {
+            watch.look(line);
+        }
     };
     loop {
         let hold_until = boot_output.and_then(BootOutput::hold_until);
@@ -168,12 +248,18 @@ async fn read(pipe: OwnedFd, source: &OutputSource, boot_output: Option<&BootOut
             }
         };
         let Some(bytes) = bytes.get(..length).filter(|bytes| !bytes.is_empty()) else {
-            lines.finish(|line| records.push_line(line, tell));
+            lines.finish(|line| {
+                see(line);
+                records.push_line(line, tell);
+            });
             records.flush(tell);
             return Ok(());
         };
         boot_output.inspect(|boot_output| boot_output.handle_bytes(bytes));
-        lines.handle_bytes(bytes, |line| records.push_line(line, tell));
+        lines.handle_bytes(bytes, |line| {
+            see(line);
+            records.push_line(line, tell);
+        });
         whole_at = (!records.is_empty()).then(|| Instant::now() + WHOLE_AFTER);
         // The others have their turn between two reads.
         tokio::task::yield_now().await;
@@ -181,16 +267,15 @@ async fn read(pipe: OwnedFd, source: &OutputSource, boot_output: Option<&BootOut
 }
 
 fn log(source: &OutputSource, stream: &'static str, level: Level, text: &[u8]) {
-    let OutputSource { app, worker, pid } = source;
-    keepwarm_telemetry::app_output::log(level, (app, *worker, *pid), stream, text);
+    keepwarm_telemetry::app_output::log(level, source.printer(), source.pid, stream, text);
 }
 
 /// The standard error of a worker while it boots. Shared by the thread, which fills it, and the control task.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct BootOutput(Arc<Mutex<BootOutputState>>);
 
 /// The state of [`BootOutput`], under its lock.
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct BootOutputState {
     /// False once the worker is ready: nothing is kept any more.
     booting: bool,
@@ -268,12 +353,12 @@ impl BootOutput {
         }
     }
 
-    fn handle_record(&self, source: &OutputSource, level: Level, text: &[u8]) {
+    fn handle_record(&self, source: &OutputSource, stream: &'static str, level: Level, text: &[u8]) {
         let held = {
             let mut state = self.lock();
             if !state.holding {
                 drop(state);
-                return log(source, "stderr", level, text);
+                return log(source, stream, level, text);
             }
             state.held.push((level, text.to_vec()));
             state.held_bytes += text.len().max(1);

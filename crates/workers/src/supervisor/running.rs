@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::app::{Generation, GenerationContext, Phase, StopSignal, WorkerEnd, WorkerId};
-use super::output::{BootOutput, Output, OutputSource};
+use super::output::{BootOutput, Capture, Output, OutputSource};
 use super::priority::LowPriority;
 use super::single_request::SingleRequestDetector;
-use super::spawn::{Launch, SpawnedProcess, SpawnerCommand, WorkerConnection};
+use super::spawn::{Launch, Program, SpawnedProcess, SpawnerCommand, WorkerConnection};
 use super::template::{self, Template};
 use super::{
     AppSpec, Death, Exit, LinkEvent, Memory, WorkerKey, WorkerLink, WorkerLinks, WorkerState, reap, stack,
@@ -280,7 +280,11 @@ impl RunningGeneration {
             reply(result.map_err(|error| WorkerEnd::NotSpawned(error.to_string())));
         });
         // The thread ends only after the last clone of `orders`.
-        let launch = Launch { spec: self.spec.clone(), number, quiet: quiet.then_some(context.quiet) };
+        let launch = Launch {
+            program: Program::Worker(self.spec.clone()),
+            number,
+            quiet: quiet.then_some(context.quiet),
+        };
         let _ = context.orders.send(SpawnerCommand::Spawn(launch, reply));
     }
 
@@ -320,9 +324,9 @@ impl RunningGeneration {
         }
         let number = process.number;
         let raw_pid = pid.as_raw_nonzero().get().cast_unsigned();
-        let source = OutputSource { app: self.spec.name.clone(), worker: number, pid: raw_pid };
-        let last_words =
-            context.output.attach(source.clone(), pipes.stdout, pipes.stderr, process.boot_output.clone());
+        let source = OutputSource::worker(self.spec.name.clone(), number, raw_pid);
+        let capture = Capture::Boot(process.boot_output.clone());
+        let last_words = context.output.attach(source.clone(), pipes.stdout, pipes.stderr, capture);
         let wanted = self.machine.state(id) == WorkerState::Starting;
         let link = wanted.then(|| {
             let (app, generation) = (self.spec.name.clone(), self.generation);
@@ -331,6 +335,7 @@ impl RunningGeneration {
             match line {
                 WorkerConnection::Wire(wire) => context.links.adopt(key, keepwarm_net::adopt(wire), events),
                 WorkerConnection::Server(addresses) => context.links.adopt_server(key, addresses, events),
+                WorkerConnection::None => unreachable!("workers have a wire or are servers"),
                 #[cfg(feature = "simulation")]
                 WorkerConnection::Simulated(socket) => context.links.adopt(key, socket, events),
             }

@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{oneshot, watch};
 
-use super::spawn::{Launch, SpawnedProcess, Spawner, SpawnerCommand, WorkerConnection, WorkerPipes};
+use super::spawn::{Launch, Program, SpawnedProcess, Spawner, SpawnerCommand, WorkerConnection, WorkerPipes};
 use super::template::TemplateReaper;
 use super::{Exit, Options};
 
@@ -136,7 +136,9 @@ pub(super) fn start(_: &Options) -> io::Result<Spawner> {
 }
 
 fn spawn(launch: &Launch) -> io::Result<SpawnedProcess> {
-    let spec = &launch.spec;
+    let Program::Worker(spec) = &launch.program else {
+        return Err(io::Error::other("the simulation has workers only"));
+    };
     let (ours, theirs) = pair(true);
     let (signals, heard) = mpsc::unbounded_channel();
     let end = ProcessEnd(Arc::new(watch::Sender::new(None)));

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use super::guardian::{GUARDIAN, READY, list};
 use super::launcher::{LAUNCH, QUIET};
 use super::priority::LowPriority;
 use super::template::TemplateReaper;
-use super::{Addresses, AppSpec, Options, ProcessSettings, WorkerInterface};
+use super::{Addresses, AppSpec, Execution, Options, ProcessSettings, WorkerInterface};
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
 const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
@@ -57,12 +57,63 @@ pub fn private_variables() -> impl Iterator<Item = OsString> {
     std::env::vars_os().map(|(name, _)| name).filter(|name| is_private(name))
 }
 
-/// What a worker is started from.
+/// What a process is started from.
 pub(super) struct Launch {
-    pub(super) spec: Arc<AppSpec>,
+    pub(super) program: Program,
     pub(super) number: u32,
     /// `Some`: it must not disturb others, which serve meanwhile.
     pub(super) quiet: Option<LowPriority>,
+}
+
+/// The program of a process.
+pub(super) enum Program {
+    /// A worker of this app.
+    Worker(Arc<AppSpec>),
+    /// It serves no requests. These variables say what it is.
+    Other { execution: Arc<Execution>, variables: Vec<(&'static str, String)> },
+}
+
+impl Program {
+    fn command(&self) -> &[OsString] {
+        match self {
+            Self::Worker(spec) => &spec.command,
+            Self::Other { execution, .. } => &execution.command,
+        }
+    }
+
+    fn directory(&self) -> &Path {
+        match self {
+            Self::Worker(spec) => &spec.directory,
+            Self::Other { execution, .. } => &execution.directory,
+        }
+    }
+
+    fn env(&self) -> &[(OsString, OsString)] {
+        match self {
+            Self::Worker(spec) => &spec.env,
+            Self::Other { execution, .. } => &execution.env,
+        }
+    }
+
+    fn settings(&self) -> &ProcessSettings {
+        match self {
+            Self::Worker(spec) => &spec.process,
+            Self::Other { execution, .. } => &execution.process,
+        }
+    }
+
+    /// What it is, for itself and for those that look for what it has left behind.
+    fn variables(&self, number: u32) -> Vec<(&'static str, OsString)> {
+        match self {
+            Self::Worker(spec) => vec![
+                ("KEEPWARM_APP", OsString::from(&*spec.name)),
+                ("KEEPWARM_WORKER", number.to_string().into()),
+            ],
+            Self::Other { variables, .. } => {
+                variables.iter().map(|(name, value)| (*name, value.into())).collect()
+            }
+        }
+    }
 }
 
 /// A process that was started.
@@ -81,6 +132,8 @@ pub(super) enum WorkerConnection {
     Wire(OwnedFd),
     /// It listens at one of these.
     Server(Addresses),
+    /// It serves no requests.
+    None,
     #[cfg(feature = "simulation")]
     Simulated(keepwarm_net::Socket),
 }
@@ -127,8 +180,9 @@ pub(super) enum SpawnerCommand {
     Remember(Pid),
     /// This process group has been killed and is about to be reaped.
     Forget(Pid),
-    /// The app has been removed: kill the processes that its workers have left behind.
-    KillLeft(Arc<str>),
+    /// Kill the processes whose environment has all of these (`NAME=value`): what an app that has been removed, or a process that has ended, has left behind.
+    /// The sender is dropped when it is done.
+    KillLeft(Vec<String>, Option<oneshot::Sender<()>>),
     /// The guardian is to remove this file when Keepwarm dies.
     GuardFile(PathBuf),
     /// It is not to remove this file.
@@ -208,7 +262,7 @@ impl SpawnerThread {
                     self.groups.remove(&group);
                     self.tell_guardian(&list::remove_group(group));
                 }
-                SpawnerCommand::KillLeft(app) => descendants::kill(&self.mark, Some(&app)),
+                SpawnerCommand::KillLeft(variables, _done) => descendants::kill(&self.mark, variables),
                 SpawnerCommand::GuardFile(file) => {
                     self.tell_guardian(&list::add_file(&file));
                     self.files.insert(file);
@@ -227,25 +281,24 @@ impl SpawnerThread {
     }
 
     fn spawn(&mut self, launch: &Launch) -> io::Result<SpawnedProcess> {
-        let (line, stdin) = self.line(&launch.spec)?;
+        let program = &launch.program;
+        let (line, stdin) = self.line(program)?;
         let (pipes, stdout, stderr) = worker_pipes()?;
-        let spec = &*launch.spec;
         let quiet = launch.quiet.map(|quiet| quiet.nice().map_or_else(String::new, |nice| nice.to_string()));
         let mut command = Command::new(&self.executable);
         for name in private_variables() {
             command.env_remove(name);
         }
-        let process = ProcessSettings { soft_files: self.soft_files, ..spec.process.clone() };
+        let process = ProcessSettings { soft_files: self.soft_files, ..program.settings().clone() };
         command
             .arg(LAUNCH)
             .arg(std::process::id().to_string())
             .arg(process.to_string())
-            .arg(&spec.directory)
-            .args(&spec.command)
-            .envs(spec.env.iter().map(|(name, value)| (name, value)))
+            .arg(program.directory())
+            .args(program.command())
+            .envs(program.env().iter().map(|(name, value)| (name, value)))
             .env(MARK, &self.mark)
-            .env("KEEPWARM_APP", OsString::from(&*spec.name))
-            .env("KEEPWARM_WORKER", launch.number.to_string())
+            .envs(program.variables(launch.number))
             .envs(quiet.map(|nice| (QUIET, nice)))
             .envs(line.env())
             .stdin(stdin)
@@ -269,7 +322,10 @@ impl SpawnerThread {
     }
 
     /// The way to reach a worker, and what it gets as standard input: its end of the wire, or nothing.
-    fn line(&mut self, spec: &AppSpec) -> io::Result<(WorkerConnection, Stdio)> {
+    fn line(&mut self, program: &Program) -> io::Result<(WorkerConnection, Stdio)> {
+        let Program::Worker(spec) = program else {
+            return Ok((WorkerConnection::None, Stdio::null()));
+        };
         match spec.interface {
             WorkerInterface::Wire => {
                 wire().map(|(ours, theirs)| (WorkerConnection::Wire(ours), Stdio::from(theirs)))
@@ -337,7 +393,7 @@ impl SpawnerThread {
 impl WorkerConnection {
     fn env(&self) -> Vec<(&'static str, OsString)> {
         match self {
-            Self::Wire(_) => Vec::new(),
+            Self::Wire(_) | Self::None => Vec::new(),
             Self::Server(addresses) => addresses.env().into(),
             #[cfg(feature = "simulation")]
             Self::Simulated(_) => Vec::new(),

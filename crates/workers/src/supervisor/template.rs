@@ -19,10 +19,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 
 use super::app::WorkerEnd;
-use super::output::{BootOutput, OutputSource};
+use super::output::{BootOutput, Capture, OutputSource};
 use super::priority::{self, LowPriority};
 use super::running::Context;
-use super::spawn::{Launch, SpawnedProcess, SpawnerCommand, WorkerConnection, WorkerPipes};
+use super::spawn::{Launch, Program, SpawnedProcess, SpawnerCommand, WorkerConnection, WorkerPipes};
 use super::{AppSpec, Exit, reap};
 
 /// How long a template may take to tell a worker's status before that is unknown.
@@ -78,7 +78,11 @@ impl Template {
         let (tx, rx) = oneshot::channel();
         let reply = Box::new(move |result: io::Result<SpawnedProcess>| drop(tx.send(result)));
         // The thread ends only after the last clone of `orders`.
-        let launch = Launch { spec: Arc::clone(spec), number: 0, quiet: quiet.then_some(context.quiet) };
+        let launch = Launch {
+            program: Program::Worker(Arc::clone(spec)),
+            number: 0,
+            quiet: quiet.then_some(context.quiet),
+        };
         let _ = context.orders.send(SpawnerCommand::Spawn(launch, reply));
         let quiet = quiet.then_some(context.quiet);
         let output = context.output.clone();
@@ -93,11 +97,12 @@ impl Template {
                 }
             };
             let pid = spawned.pid.as_raw_nonzero().get().cast_unsigned();
-            let source = OutputSource { app: spec.name.clone(), worker: 0, pid };
+            let source = OutputSource::worker(spec.name.clone(), 0, pid);
             let SpawnedProcess { pid, pidfd, line: WorkerConnection::Wire(wire), pipes, .. } = spawned else {
                 return refuse_all(queue, &WorkerEnd::NotSpawned("a server has no template".to_owned()));
             };
-            let last_words = output.attach(source.clone(), pipes.stdout, pipes.stderr, of_task.clone());
+            let last_words =
+                output.attach(source.clone(), pipes.stdout, pipes.stderr, Capture::Boot(of_task.clone()));
             let (reaps, to_reap) = mpsc::unbounded_channel();
             let keeper = TemplateTask {
                 source,
@@ -192,7 +197,7 @@ impl TemplateTask {
                 line = socket.next() => if let Err(error) = line.and_then(|line| self.handle(line)) {
                     tracing::error!(
                         name: "template_killed", target: "keepwarm::supervisor",
-                        app = %self.source.app, pid = self.source.pid, "killing the template: {error}"
+                        app = %self.source.name, pid = self.source.pid, "killing the template: {error}"
                     );
                     reap::send_signal(self.pid, &self.pidfd, Signal::KILL);
                     break (&mut ended).await;
@@ -246,7 +251,7 @@ impl TemplateTask {
         if self.ready && !queue.is_empty() | !waiting.is_empty() {
             tracing::warn!(
                 name: "template_lost",
-                target: "keepwarm::supervisor", app = %self.source.app, "the template {exit}"
+                target: "keepwarm::supervisor", app = %self.source.name, "the template {exit}"
             );
         }
         let end = WorkerEnd::Exited(exit);
@@ -268,7 +273,7 @@ impl TemplateTask {
                 let took = self.started.elapsed().as_millis();
                 tracing::info!(
                     name: "template_ready", target: "keepwarm::supervisor",
-                    app = %self.source.app, pid = self.source.pid, generation = self.generation,
+                    app = %self.source.name, pid = self.source.pid, generation = self.generation,
                     boot_ms = took,
                     "template ready: the app is loaded, workers fork from it"
                 );

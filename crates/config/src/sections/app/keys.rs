@@ -6,15 +6,16 @@ use std::time::Duration;
 use super::AppDraft;
 use crate::key::{DefaultValue, Key, Section, Set, Subtable};
 use crate::model::PumaConfig;
-use crate::sections::process::PROCESS_LIMITS;
+use crate::sections::process_limits::PROCESS_LIMITS;
 use crate::shape::{
-    APP_PROTOCOL, AppKindShape, Count, EntryPoint, EnvFile, EnvTable, Executable, ExistingPath, Flag, GROUP,
-    PROXY_PROTOCOL, RequestPath, ServerAddress, Size, Strings, Time, USER, Umask, WordOr, Words, WorkerCount,
+    APP_PROTOCOL, AppKindShape, CommandLines, Count, EntryPoint, EnvFile, EnvTable, Executable, ExistingPath,
+    Flag, GROUP, PROXY_PROTOCOL, RequestPath, ServerAddress, Size, Strings, Time, USER, Umask, WordOr, Words,
+    WorkerCount,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 /// The minimum is less than an interpreter alone uses, the maximum more than a machine has.
-const MEMORY: Size = Size(1 << 20..=1 << 44);
+pub(crate) const MEMORY: Size = Size(1 << 20..=1 << 44);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) static APP: Section<AppDraft> = Section {
@@ -100,7 +101,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             ),
             right: "user = \"shop\"",
             wrong: "user = \"nobody-of-that-name\"",
-            value: &Set(USER, |draft: &mut AppDraft, user| draft.user = Some(user)),
+            value: &Set(USER, |draft: &mut AppDraft, user| draft.run_as.user = Some(user)),
             ..Key::RECYCLE
         },
         Key {
@@ -110,7 +111,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             default: DefaultValue::Words("the user's group"),
             right: "group = \"www\"",
             wrong: "group = \"no-group-of-that-name\"",
-            value: &Set(GROUP, |draft: &mut AppDraft, group| draft.group = Some(group)),
+            value: &Set(GROUP, |draft: &mut AppDraft, group| draft.run_as.group = Some(group)),
             ..Key::RECYCLE
         },
         Key {
@@ -303,6 +304,27 @@ pub(crate) static APP: Section<AppDraft> = Section {
             ..Key::LIVE
         },
         Key {
+            name: "before_start",
+            brief: "Command, or list of commands, that run once before the first worker starts",
+            long: "Such as migrations. All `before_start` commands, those of apps first, run one after the other, before anything is started, and at a reload before anything is replaced. When one fails, a start ends with its output, and a reload keeps the previous configuration and its workers, which serve meanwhile: what a command changes must suit them too. The commands run in the directory, as the user and with the environment of the app, and not when `watch` or a crash replaces a worker.",
+            default: DefaultValue::Words("none"),
+            right: "before_start = [\"bin/console\", \"doctrine:migrations:migrate\", \"-n\"]",
+            wrong: "before_start = \"bin/console cache:warmup\"",
+            value: &Set(CommandLines, |draft: &mut AppDraft, commands| draft.app.before_start = commands),
+            ..Key::LIVE
+        },
+        Key {
+            name: "before_start_timeout",
+            brief: "Time limit of each `before_start` command; then it is stopped, and has failed",
+            default: DefaultValue::Literal("\"10m\""),
+            right: "before_start_timeout = \"1h\"",
+            wrong: "before_start_timeout = 600",
+            value: &Set(Time(Duration::from_secs(1)..=DAY), |draft: &mut AppDraft, time| {
+                draft.app.before_start_timeout = time
+            }),
+            ..Key::LIVE
+        },
+        Key {
             name: "start_retries",
             brief: "Failed starts in a row before Keepwarm gives up on the app",
             long: "Starts are spaced by a back-off that doubles. Keepwarm gives up only on an app that has never served a request: it responds with 503 until the next reload, and other apps are not affected. An app that has served is restarted for as long as necessary.",
@@ -429,25 +451,21 @@ pub(crate) static APP: Section<AppDraft> = Section {
             default: DefaultValue::Words("`[]`: off"),
             right: "watch = [\"src/**/*.py\"]",
             wrong: "watch = [\"/srv/shop/*.py\"]",
-            value: &Set(
-                Strings {
-                    one: "a relative glob",
-                    many: "relative globs",
-                    may_be_empty: true,
-                    fault: glob_fault,
-                },
-                |draft: &mut AppDraft, watch| draft.app.watch = watch,
-            ),
+            value: &Set(GLOBS, |draft: &mut AppDraft, watch| draft.app.watch = watch),
             ..Key::LIVE
         },
     ],
 };
 
+/// `watch`
+pub(crate) const GLOBS: Strings =
+    Strings { one: "a relative glob", many: "relative globs", may_be_empty: true, fault: glob_fault };
+
 fn glob_fault(glob: &str) -> Option<&'static str> {
     if glob.starts_with('/') {
         Some("contains an absolute path")
     } else if glob.split('/').any(|step| step == "..") {
-        Some("leaves the app's directory with `..`")
+        Some("leaves the directory with `..`")
     } else if glob.matches('[').count() != glob.matches(']').count() {
         Some("has an unbalanced bracket")
     } else {

@@ -51,7 +51,7 @@ pub(super) fn tell(worker: &WorkerKey, words: &[u8]) {
     let mut records = RecordAssembler::default();
     let log = |level: Level, text: &[u8]| {
         if !text.is_empty() {
-            app_output::log(level, (app, *number, *pid), "stderr", text);
+            app_output::log(level, app_output::Printer::Worker(app, *number), *pid, "stderr", text);
         }
     };
     for line in words.split(|&byte| byte == b'\n') {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Control, RunningGeneration};
 use crate::supervisor::app::{Phase, Tally};
+use crate::supervisor::descendants;
 use crate::supervisor::spawn::SpawnerCommand;
 use crate::supervisor::{AppSnapshot, FailedApp, LastDeath, Snapshot};
 
@@ -33,7 +34,8 @@ impl Control {
                 self.current.contains_key(&app) || self.running.keys().any(|(name, _)| *name == app);
             if !is_left && self.stopping.is_none() {
                 // The thread ends only after the last clone of `orders`.
-                let _ = self.context.orders.send(SpawnerCommand::KillLeft(app.clone()));
+                let left = SpawnerCommand::KillLeft(vec![descendants::of_app(&app)], None);
+                let _ = self.context.orders.send(left);
             }
             if current.contains_key(&app) {
                 self.history.entry(app).or_default().add(running.machine.tally(), generation);

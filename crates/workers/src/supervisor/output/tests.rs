@@ -68,10 +68,10 @@ fn what_is_kept_is_bounded_and_begins_with_a_line() {
 
 #[test]
 fn nothing_is_kept_after_the_boot() {
-    let source = OutputSource { app: Arc::from("shop"), worker: 1, pid: 2 };
+    let source = OutputSource::worker(Arc::from("shop"), 1, 2);
     let boot_output = BootOutput::new(true);
     boot_output.handle_bytes(b"boot\n");
-    boot_output.handle_record(&source, Level::INFO, b"boot");
+    boot_output.handle_record(&source, "stderr", Level::INFO, b"boot");
     assert!(boot_output.hold_until().is_some());
     boot_output.finish_boot(&source);
     assert!(boot_output.hold_until().is_none());
