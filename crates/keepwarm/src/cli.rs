@@ -1,6 +1,8 @@
 //! The command line.
 
 mod check;
+#[cfg(test)]
+mod generated;
 mod hint;
 mod maintenance;
 
