@@ -14,11 +14,10 @@ import sys
 import packages
 from packages import ROOT, PackagingError
 
-PROFILE = "dist"
+# The second is for tests of the packages: it optimizes little, and not over crates, which takes half an hour.
+PROFILES = {False: "dist", True: "dist-quick"}
 VENV = pathlib.Path(__file__).resolve().parent / ".venv"
 LIMIT = 15 * 1024 * 1024  # bytes of a program: what is downloaded for a first try should take seconds
-# Without optimization over crates, which takes ten minutes: for tests of the packages.
-QUICK = {"LTO": "off", "CODEGEN_UNITS": "16", "OPT_LEVEL": "1"}
 
 
 def target(arch):
@@ -29,7 +28,7 @@ def build(arch, *, quick=False):
     """{file name: content}: the program, stripped, and its debug information."""
     tools = Tools()
     compile_program(arch, tools, quick)
-    folder = target_folder() / target(arch) / PROFILE
+    folder = target_folder() / target(arch) / PROFILES[quick]
     return split(arch, folder / "keepwarm", tools)
 
 
@@ -63,8 +62,8 @@ def compile_program(arch, tools, quick):
     triple = target(arch)
     if not (tools.sysroot / "lib/rustlib" / triple).is_dir():
         raise PackagingError(f"Rust's target {triple} is missing: run `scripts/setup dist`")
-    command = ["cargo", "build", "--locked", "--profile", PROFILE, "--target", triple, "-p", "keepwarm", "--bin", "keepwarm"]
-    done = subprocess.run(command, cwd=ROOT, env={**clean_environment(), **settings(triple, tools, quick)}, stdin=subprocess.DEVNULL)
+    command = ["cargo", "build", "--locked", "--profile", PROFILES[quick], "--target", triple, "-p", "keepwarm", "--bin", "keepwarm"]
+    done = subprocess.run(command, cwd=ROOT, env={**clean_environment(), **settings(triple, tools)}, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise PackagingError(f"`{' '.join(command)}` failed with exit status {done.returncode}")
 
@@ -76,22 +75,20 @@ def clean_environment():
     return {**kept, "CARGO_TARGET_DIR": str(target_folder())}
 
 
-def settings(triple, tools, quick):
+def settings(triple, tools):
     """The environment that makes cargo build for `triple`, with Rust's own linker and C library, and zig's clang."""
     here = pathlib.Path(__file__).resolve().parent
     cache = target_folder() / "zig-cache"
-    c_flags = [f"-ffile-prefix-map={old}={new}" for old, new in [*directories(tools), (tools.zig.parent, "/zig")]]
     name = triple.replace("-", "_")
     return {
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust_flags(tools)),
         f"CC_{name}": str(here / "cc"),
         f"AR_{name}": str(here / "ar"),
         "KEEPWARM_ZIG": str(tools.zig),
-        "KEEPWARM_C_FLAGS": " ".join(c_flags),
+        # Cargo compiles again when this changes, which it does not for other variables.
+        f"CFLAGS_{name}": " ".join(c_flags(tools)),
         "ZIG_LOCAL_CACHE_DIR": str(cache),
         "ZIG_GLOBAL_CACHE_DIR": str(cache),
-        "SOURCE_DATE_EPOCH": str(packages.epoch()),
-        **{f"CARGO_PROFILE_{PROFILE.upper()}_{key}": value for key, value in (QUICK if quick else {}).items()},
     }
 
 
@@ -103,6 +100,16 @@ def rust_flags(tools):
         # A relocation of a position-independent program takes a bit in place of 24 bytes; musl applies them since 1.2.4.
         "-Clink-arg=--pack-dyn-relocs=relr",
         *(f"--remap-path-prefix={old}={new}" for old, new in directories(tools)),
+    ]
+
+
+def c_flags(tools):
+    return [
+        *(f"-ffile-prefix-map={old}={new}" for old, new in [*directories(tools), (tools.zig.parent, "/zig")]),
+        # mimalloc can print when it was compiled.
+        "-Wno-builtin-macro-redefined",
+        '-D__DATE__="unknown"',
+        '-D__TIME__="unknown"',
     ]
 
 
