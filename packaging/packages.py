@@ -117,14 +117,20 @@ def licence_entries(under):
     return [file_entry(ROOT / name, under + name) for name in LICENCES]
 
 
-def tar(entries):
-    """A tar (POSIX) of the entries, in the order of their names, owned by root."""
+def tar(entries, directories=None):
+    """A tar (POSIX) of the entries, in the order of their names, owned by root. `directories`: {name: mode} of those it has too."""
     out = io.BytesIO()
+    members = [*((name, mode, None) for name, mode in (directories or {}).items()), *((entry.name, entry.mode, entry.content) for entry in entries)]
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for entry in sorted(entries):
-            member = tarfile.TarInfo(entry.name)
-            member.size, member.mode, member.mtime = len(entry.content), entry.mode, epoch()
-            archive.addfile(member, io.BytesIO(entry.content))
+        for name, mode, content in sorted(members, key=lambda each: each[0]):
+            member = tarfile.TarInfo(name)
+            member.mode, member.mtime = mode, epoch()
+            if content is None:
+                member.type = tarfile.DIRTYPE
+                archive.addfile(member)
+            else:
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
     return out.getvalue()
 
 

@@ -2,6 +2,8 @@
 
 mod check;
 mod convert;
+#[cfg(test)]
+mod generated;
 mod hint;
 mod maintenance;
 mod place;

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Builds the static program for each architecture, and its debug information in a file of its own.
+
+Any x86_64 or aarch64 machine with Linux builds both. What it needs, `scripts/setup dist` installs: the targets of Rust,
+and zig, whose clang compiles the C code. The same sources give the same bytes, in whichever directory they are.
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+
+import packages
+from packages import ROOT, PackagingError
+
+# The second is for tests of the packages: it optimizes little, and not over crates, which takes half an hour.
+PROFILES = {False: "dist", True: "dist-quick"}
+VENV = pathlib.Path(__file__).resolve().parent / ".venv"
+LIMIT = 15 * 1024 * 1024  # bytes of a program: what is downloaded for a first try should take seconds
+
+
+def target(arch):
+    return f"{arch}-unknown-linux-musl"
+
+
+def build(arch, *, quick=False):
+    """{file name: content}: the program, stripped, and its debug information."""
+    tools = Tools()
+    compile_program(arch, tools, quick)
+    folder = target_folder() / target(arch) / PROFILES[quick]
+    return split(arch, folder / "keepwarm", tools)
+
+
+class Tools:
+    """Programs that are not on the path: they belong to a pinned Rust or to a pinned package of Python."""
+
+    def __init__(self):
+        self.sysroot = pathlib.Path(output(["rustc", "--print", "sysroot"]))
+        host = next(line.split()[1] for line in output(["rustc", "-vV"]).splitlines() if line.startswith("host:"))
+        self.objcopy = self.sysroot / "lib/rustlib" / host / "bin/rust-objcopy"
+        found = sorted(VENV.glob("lib/python3*/site-packages/ziglang/zig"))
+        if not found:
+            raise PackagingError(f"zig is not in {VENV}: run `scripts/setup dist`")
+        self.zig = found[0]
+
+
+def output(command, **variables):
+    try:
+        return subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=True, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL).stdout.strip()
+    except FileNotFoundError:
+        raise PackagingError(f"program `{command[0]}` not found in PATH; install Rust by rustup") from None
+    except subprocess.CalledProcessError as error:
+        raise PackagingError(f"`{' '.join(map(str, command))}` failed with exit status {error.returncode}") from None
+
+
+def target_folder():
+    return (ROOT / os.environ.get("CARGO_TARGET_DIR", "target")).resolve()
+
+
+def compile_program(arch, tools, quick):
+    triple = target(arch)
+    if not (tools.sysroot / "lib/rustlib" / triple).is_dir():
+        raise PackagingError(f"Rust's target {triple} is missing: run `scripts/setup dist`")
+    command = ["cargo", "build", "--locked", "--profile", PROFILES[quick], "--target", triple, "-p", "keepwarm", "--bin", "keepwarm"]
+    done = subprocess.run(command, cwd=ROOT, env={**clean_environment(), **settings(triple, tools)}, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise PackagingError(f"`{' '.join(command)}` failed with exit status {done.returncode}")
+
+
+def clean_environment():
+    """Without what would change the program: flags of a user for compilers, and settings of profiles."""
+    foreign = ("RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_", "CARGO_PROFILE_", "CARGO_TARGET_", "CC", "CFLAGS", "AR", "TARGET_", "HOST_", "RUSTC_", "AWS_LC_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    return {**kept, "CARGO_TARGET_DIR": str(target_folder())}
+
+
+def settings(triple, tools):
+    """The environment that makes cargo build for `triple`, with Rust's own linker and C library, and zig's clang."""
+    here = pathlib.Path(__file__).resolve().parent
+    cache = target_folder() / "zig-cache"
+    name = triple.replace("-", "_")
+    return {
+        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust_flags(tools)),
+        f"CC_{name}": str(here / "cc"),
+        f"AR_{name}": str(here / "ar"),
+        "KEEPWARM_ZIG": str(tools.zig),
+        # Cargo compiles again when this changes, which it does not for other variables.
+        f"CFLAGS_{name}": " ".join(c_flags(tools)),
+        "ZIG_LOCAL_CACHE_DIR": str(cache),
+        "ZIG_GLOBAL_CACHE_DIR": str(cache),
+    }
+
+
+def rust_flags(tools):
+    return [
+        "-Clinker=rust-lld",
+        "-Clinker-flavor=ld.lld",
+        "-Clink-self-contained=yes",
+        # A relocation of a position-independent program takes a bit in place of 24 bytes; musl applies them since 1.2.4.
+        "-Clink-arg=--pack-dyn-relocs=relr",
+        *(f"--remap-path-prefix={old}={new}" for old, new in directories(tools)),
+    ]
+
+
+def c_flags(tools):
+    return [
+        *(f"-ffile-prefix-map={old}={new}" for old, new in [*directories(tools), (tools.zig.parent, "/zig")]),
+        # mimalloc can print when it was compiled.
+        "-Wno-builtin-macro-redefined",
+        '-D__DATE__="unknown"',
+        '-D__TIME__="unknown"',
+    ]
+
+
+def directories(tools):
+    """Directories of this machine, and what the program says in place of them: a traceback should lead to the same sources."""
+    cargo = pathlib.Path(os.environ.get("CARGO_HOME") or pathlib.Path.home() / ".cargo").resolve()
+    return [
+        # The last match counts: what is beneath another stands behind it.
+        (cargo, "/cargo"),
+        (tools.sysroot, "/rust"),
+        (ROOT, "/keepwarm"),
+        (target_folder(), "/keepwarm/target"),
+    ]
+
+
+def split(arch, program, tools):
+    """The program without symbols, which names the file with them (`.gnu_debuglink`), and that file."""
+    name = f"keepwarm-{packages.version()}-{arch}"
+    debug = program.with_name(f"{name}.debug")
+    stripped = program.with_name(name)
+    # Its libraries are Rust's.
+    libraries = {"LD_LIBRARY_PATH": str(tools.sysroot / "lib")}
+    output([tools.objcopy, "--only-keep-debug", "--compress-debug-sections=zlib", program, debug], **libraries)
+    output([tools.objcopy, "--strip-all", f"--add-gnu-debuglink={debug}", program, stripped], **libraries)
+    return {name: stripped.read_bytes(), debug.name: debug.read_bytes()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arch", action="append", choices=sorted(packages.MACHINES), help="architecture; may be repeated [default: both]")
+    parser.add_argument("--quick", action="store_true", help="optimize little: for tests of the packages, not for users")
+    parser.add_argument("--out", type=pathlib.Path, required=True, metavar="DIR", help="directory for the files")
+    options = parser.parse_args()
+    try:
+        for arch in options.arch or sorted(packages.MACHINES):
+            for name, content in build(arch, quick=options.quick).items():
+                mode = packages.PLAIN if name.endswith(".debug") else packages.EXECUTABLE
+                packages.write(options.out / name, content)
+                (options.out / name).chmod(mode)
+                print(f"{packages.sha256(content)}  {name}")
+    except (PackagingError, OSError) as error:
+        print(f"packaging: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""What `make dist` adds to the packages: how the program is compiled, bills of materials, and one version for everything."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tomllib
+import unittest
+import unittest.mock
+
+import serving
+
+import binary
+import dist
+import packages
+import sbom
+
+
+class Bill(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.program = packages.read_binary(serving.binary())
+        (cls.content,) = sbom.build([cls.program]).values()
+        cls.bill = json.loads(cls.content)
+
+    def test_two_builds_give_the_same_bytes(self):
+        self.assertEqual(sbom.build([self.program]), {f"keepwarm-{packages.version()}-{self.program.arch}.cdx.json": self.content})
+
+    def test_it_names_the_program_by_its_hash(self):
+        about = self.bill["metadata"]["component"]
+        self.assertEqual((about["name"], about["version"]), ("keepwarm", packages.version()))
+        self.assertEqual(about["hashes"], [{"alg": "SHA-256", "content": packages.sha256(self.program.content)}])
+
+    def test_it_has_what_cargo_links_and_nothing_else(self):
+        libc = "musl" if self.program.static else "gnu"
+        command = ["cargo", "tree", "--locked", "-p", "keepwarm", "-e", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}", "--target", f"{self.program.arch}-unknown-linux-{libc}"]
+        tree = subprocess.run(command, cwd=packages.ROOT, check=True, capture_output=True, text=True).stdout
+        expected = {tuple(line.split()[:2]) for line in tree.splitlines() if line} - {("keepwarm", f"v{packages.version()}")}
+        found = {(each["name"], f"v{each['version']}") for each in self.bill["components"]}
+        self.assertEqual(expected - found, set())
+        # cargo tree knows the features of this program alone, the metadata those of the workspace.
+        self.assertLess(len(found - expected), 20, found - expected)
+
+    def test_every_component_has_a_licence_and_a_hash_unless_it_is_ours(self):
+        for each in self.bill["components"]:
+            self.assertTrue(each["licenses"][0]["expression"], each)
+            self.assertEqual("hashes" in each, not each["name"].startswith("keepwarm-"), each)
+
+    def test_every_reference_leads_to_a_component_once(self):
+        refs = [self.bill["metadata"]["component"]["bom-ref"], *(each["bom-ref"] for each in self.bill["components"])]
+        self.assertEqual(len(refs), len(set(refs)))
+        self.assertEqual(sorted(refs), sorted(each["ref"] for each in self.bill["dependencies"]))
+        self.assertLessEqual({ref for each in self.bill["dependencies"] for ref in each["dependsOn"]}, set(refs))
+
+    def test_c_code_that_crates_bring(self):
+        bundled = {inner["name"]: inner.get("version") for each in self.bill["components"] for inner in each.get("components", [])}
+        self.assertEqual(set(bundled), {"AWS-LC", "mimalloc", "zstd"})
+        self.assertRegex(bundled["zstd"], r"^1\.\d+\.\d+$")
+
+
+class Compilation(unittest.TestCase):
+    def setUp(self):
+        self.tools = binary.Tools()
+
+    def test_no_path_of_this_machine_is_left_for_the_program(self):
+        with unittest.mock.patch.dict(os.environ, {"CARGO_HOME": "/somewhere/cargo", "CARGO_TARGET_DIR": "/elsewhere/target"}):
+            flags = binary.settings("x86_64-unknown-linux-musl", self.tools)
+        rust = flags["CARGO_ENCODED_RUSTFLAGS"].split("\x1f")
+        for old in ("/somewhere/cargo", "/elsewhere/target", str(packages.ROOT), str(self.tools.sysroot)):
+            self.assertEqual(len([flag for flag in rust if flag.startswith(f"--remap-path-prefix={old}=")]), 1, old)
+            self.assertIn(f"-ffile-prefix-map={old}=", flags["CFLAGS_x86_64_unknown_linux_musl"])
+
+    def test_settings_of_a_user_do_not_change_the_program(self):
+        with unittest.mock.patch.dict(os.environ, {"RUSTFLAGS": "-Ctarget-cpu=native", "CFLAGS": "-O0", "CARGO_PROFILE_DIST_LTO": "off", "CC_x86_64_unknown_linux_musl": "gcc"}):
+            kept = binary.clean_environment()
+        self.assertEqual([name for name in kept if name.startswith(("RUSTFLAGS", "CFLAGS", "CARGO_PROFILE", "CC_"))], [])
+        self.assertIn("PATH", kept)
+
+    def test_crates_of_a_profile_exist(self):
+        """cargo ignores a crate in a profile that is not in the lock file."""
+        with open(packages.ROOT / "Cargo.toml", "rb") as file:
+            named = tomllib.load(file)["profile"]["dist"]["package"]
+        with open(packages.ROOT / "Cargo.lock", "rb") as file:
+            locked = {each["name"] for each in tomllib.load(file)["package"]}
+        self.assertLessEqual(set(named), locked)
+
+    def test_the_compiler_of_c_code_leaves_rusts_name_of_the_target_out(self):
+        folder = serving.directory(self.addCleanup)
+        fake = folder / "zig"
+        fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+        fake.chmod(0o755)
+        env = {**serving.CLEAN, "TARGET": "aarch64-unknown-linux-musl", "KEEPWARM_ZIG": str(fake)}
+        line = [serving.PACKAGING / "cc", "-O3", "--target=aarch64-unknown-linux-musl", "-DNAME=two words", "-c", "x.c"]
+        said = serving.run(line, cwd="/", env=env).splitlines()
+        self.assertEqual(said, ["cc", "-target", "aarch64-linux-musl", "-fno-sanitize=all", "-O3", "-DNAME=two words", "-c", "x.c"])
+        said = serving.run(line, cwd="/", env={**env, "TARGET": "x86_64-unknown-linux-gnu"}, status=1)
+        self.assertEqual(said, "packaging/cc: TARGET=x86_64-unknown-linux-gnu: expected ARCH-unknown-linux-musl\n")
+
+    def test_the_allocator_is_mimalloc_under_every_libc(self):
+        """Which shows on request that it is there, and how many pages it holds."""
+        path = serving.binary().partition("=")[2]
+        said = serving.run([path, "--version"], cwd="/", env={**serving.CLEAN, "MIMALLOC_SHOW_STATS": "1"})
+        self.assertRegex(said, r"(?m)^ +pages +: +[1-9]")
+
+    def test_zig_that_is_not_installed(self):
+        with unittest.mock.patch.object(binary, "VENV", pathlib.Path("/nonexistent")):
+            with self.assertRaisesRegex(packages.PackagingError, "zig is not in /nonexistent: run `scripts/setup dist`"):
+                binary.Tools()
+
+
+class Limits(unittest.TestCase):
+    def test_a_program_over_its_limit_is_refused(self):
+        dist.check_size("keepwarm", bytes(10), quick=False)
+        with unittest.mock.patch.object(binary, "LIMIT", 9):
+            with self.assertRaisesRegex(packages.PackagingError, "keepwarm: 10 bytes, over the limit of 9"):
+                dist.check_size("keepwarm", bytes(10), quick=False)
+            dist.check_size("keepwarm", bytes(10), quick=True)
+
+    def test_files_of_an_earlier_run_are_removed_and_others_are_not(self):
+        out = serving.directory(self.addCleanup)
+        for name in ("old", "kept", "mine"):
+            (out / name).touch()
+        (out / dist.SUMS).write_text("0  old\n0  kept\n0  ../mine\n")
+        dist.remove_old(out, {"kept": "0"})
+        self.assertEqual({path.name for path in out.iterdir()}, {"kept", "mine", dist.SUMS})
+
+
+class Version(unittest.TestCase):
+    def test_the_changelog_and_every_key_know_the_version(self):
+        """`Since` in the reference is a release, or the version of this source."""
+        changes = (packages.ROOT / "CHANGELOG.md").read_text()
+        releases = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", changes, re.MULTILINE)
+        self.assertEqual(releases[0], packages.version())
+        since = set(re.findall(r"^\* Since: (.*)$", (packages.ROOT / "docs/reference/configuration.md").read_text(), re.MULTILINE))
+        self.assertLessEqual(since, set(releases))
+
+
+if __name__ == "__main__":
+    unittest.main()
