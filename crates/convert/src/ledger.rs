@@ -1,6 +1,6 @@
 //! What became of each directive of the input.
 //!
-//! A reader opens an entry for every directive that it sees, and settles it. What is never settled was not understood,
+//! A reader opens an entry for every directive that it sees, and settles it. An entry that is never settled was not understood,
 //! and is reported as dropped: nothing is lost silently.
 
 /// A directive of the input: the number of its entry.
@@ -86,7 +86,7 @@ impl Ledger {
         self.settle(origin, Outcome::Differs(how.into()));
     }
 
-    /// It is no access rule, limit, rewrite or certificate.
+    /// Neither an access rule nor a limit, rewrite or certificate.
     pub(crate) fn dropped(&mut self, origin: Origin, why: impl Into<String>, todo: impl Into<String>) {
         self.settle(origin, Outcome::Dropped { why: why.into(), todo: todo.into(), grave: false });
     }
