@@ -1,6 +1,6 @@
 # `make demo` and `make test` need Rust and Python, and install everything else (scripts/setup).
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench matrix fuzz docs
+.PHONY: help demo test lint bench matrix fuzz docs site
 
 help: ## list targets
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
@@ -36,3 +36,6 @@ docs: ## build the crate documentation, and generate docs/reference from the cod
 	cargo run --quiet --locked -p keepwarm -- reference --errors >target/errors.md
 	mv target/configuration.md target/errors.md target/keepwarm.schema.json docs/reference/
 	.ci/log_events.py --write
+
+site: ## build the documentation as a site, in target/site
+	@scripts/site

@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SKIPPED = {"target", ".venv", ".git", "node_modules"}
+SKIPPED = {"target", ".venv", ".cache", ".git", "node_modules"}
 # Generated; its examples are single keys, which are tested where they are defined.
 WITHOUT_EXAMPLES = {"docs/reference/configuration.md"}
 
