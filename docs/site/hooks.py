@@ -35,7 +35,7 @@ def slugify(heading, _separator):
 
 def on_files(files, config):
     """Adds the files outside of docs/ that pages link to, those that these link to, and so on."""
-    waiting = [(file.src_uri, DOCS / file.src_uri) for file in files if file.is_documentation_page() and file.inclusion.is_included()]
+    waiting = [(file.src_uri, DOCS / file.src_uri) for file in files.documentation_pages() if (DOCS / file.src_uri).is_file()]
     known = set()
     while waiting:
         uri, path = waiting.pop()
@@ -57,7 +57,7 @@ def generated(config, uri, content):
 def expanded(nav, files):
     """The navigation, with the pages that `DIRECTORY/*` stands for."""
     named = set(entries(nav))
-    rest = sorted(file.src_uri for file in files.documentation_pages() if file.src_uri not in named)
+    rest = sorted(file.src_uri for file in files.documentation_pages() if file.src_uri not in named and not file.inclusion.is_not_in_nav())
 
     def expand(level):
         for entry in level:
