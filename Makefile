@@ -1,6 +1,6 @@
 # `make demo` and `make test` need Rust and Python, and install everything else (scripts/setup).
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench matrix fuzz docs dist
+.PHONY: help demo test lint bench matrix fuzz docs dist site
 
 help: ## list targets
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
@@ -40,3 +40,6 @@ docs: ## build the crate documentation, and generate docs/reference from the cod
 dist: ## build the programs for x86_64 and aarch64, and every package of them, into dist/ (half an hour on two cores)
 	@scripts/setup dist
 	packaging/dist.py $(DIST_OPTIONS)
+
+site: ## build the documentation as a site, in target/site
+	@scripts/site

@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
-"""Checks the documentation: links within the repository resolve, and `keepwarm` accepts every TOML example.
+"""Checks the documentation: links within the repository resolve, `keepwarm` accepts every TOML example and every command line of its own,
+and the keys that the pages of docs/coming-from name exist.
 
     .ci/docs.py BINARY
 
 Standard library only. Exits with status 1 if a check fails.
 """
 
+import functools
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SKIPPED = {"target", ".venv", ".git", "node_modules"}
+SKIPPED = {"target", ".venv", ".cache", ".git", "node_modules"}
 # Generated; its examples are single keys, which are tested where they are defined.
 WITHOUT_EXAMPLES = {"docs/reference/configuration.md"}
 
@@ -27,6 +30,9 @@ def main(binary):
         faults += broken_links(page, text)
         if str(page.relative_to(ROOT)) not in WITHOUT_EXAMPLES:
             faults += wrong_examples(page, text, binary)
+        faults += wrong_commands(page, text, binary)
+        if "coming-from" in page.parts:
+            faults += unknown_keys(page, text, binary)
     for fault in faults:
         print(f"docs: {fault}", file=sys.stderr)
     return 1 if faults else 0
@@ -91,6 +97,8 @@ def revoked(folder):
 
 def wrong_examples(page, text, binary):
     for match in re.finditer(r"^```toml\n(.*?)^```", text, re.M | re.S):
+        if re.search(r"^\[process\.|^before_start", match[1], re.M) and not has_processes(binary):
+            continue
         line = text[: match.start()].count("\n") + 2
         with tempfile.TemporaryDirectory() as directory:
             file = pathlib.Path(directory) / "keepwarm.toml"
@@ -117,6 +125,93 @@ def wrong_examples(page, text, binary):
             result = subprocess.run(command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         if result.returncode != 0:
             yield f"{page.relative_to(ROOT)}:{line}: this example is rejected:\n{result.stdout}{result.stderr}"
+
+
+# What may stand in front of `keepwarm` in a command line: a prompt, variables, other commands that run it, its directory.
+COMMAND = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*(?:(?:sudo|exec|time|bundle exec|npx|python3? -m|uvx(?: --with \S+)?) )*(?:[\w./-]*/)?keepwarm((?: [a-z-].*)?)$")
+# Languages of blocks that hold command lines.
+SHELL = {"", "sh", "bash", "console", "text", "ini", "dockerfile"}
+
+
+def wrong_commands(page, text, binary):
+    """Command lines of `keepwarm`, in blocks and in the text, that its own parser rejects."""
+    for number, command in commands(text):
+        if said := rejected(binary, command):
+            yield f"{page.relative_to(ROOT)}:{number}: this command is rejected: keepwarm {shlex.join(command)}\n{said}"
+
+
+def commands(text):
+    """(line, arguments) of each command line of `keepwarm`."""
+    language = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if fence := re.match(r" *```+(\w*)", line):
+            language = fence[1] if language is None else None
+        elif language is None:
+            for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", line):
+                yield from ((number, command) for command in arguments(code))
+        elif language in SHELL:
+            for part in re.split(r" && | \|\|? |; ", re.sub(r"^(web|worker|ExecStart(Pre)?) ?[:=] ?", "", line.strip())):
+                yield from ((number, command) for command in arguments(part))
+
+
+def arguments(line):
+    """The arguments of a command line of `keepwarm`; a synopsis is one for each of its alternatives. Prose and output are none."""
+    match = COMMAND.match(line)
+    if not match or not match[1]:
+        return
+    synopsis = re.sub(r"\s\|\s", " ", re.sub(r"[\[\]…]", "", match[1])) if re.search(r"\[|…", match[1]) else match[1]
+    try:
+        yield tuple(word for word in shlex.split(re.sub(r" [0-9]?[<>].*|  .*", "", synopsis), comments=True))
+    except ValueError:
+        return
+
+
+@functools.cache
+def rejected(binary, command):
+    """What the parser of the program says against the arguments. `--help` keeps it from running: arguments before it are parsed first."""
+    if command[0] == "explain" and not re.search("KEY|REASON|SECTION", " ".join(command)):
+        result = subprocess.run([binary, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        return result.stderr if result.returncode else None
+    end = command.index("--") if "--" in command else len(command)
+    line = [binary, *command[:end], "--help", *command[end:]]
+    result = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    return result.stderr if result.returncode else None
+
+
+def unknown_keys(page, text, binary):
+    """Keys and sections in the second column of a table that do not exist."""
+    keys = known_keys() if has_processes(binary) else known_keys() | OF_PROCESSES
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = re.split(r"(?<!\\)\|", line)
+        if not line.startswith("|") or len(cells) < 4:
+            continue
+        for code in re.findall(r"`([^`]+)`", cells[2]):
+            name = re.match(r"([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*)(?= =|$)", code)
+            if name and not any(f".{key}".endswith(f".{name[1]}") for key in keys):
+                yield f"{page.relative_to(ROOT)}:{number}: there is no key {name[1]}"
+            section = re.match(r"\[(\w+)", code)
+            if section and not explained(binary, section[1]) and section[1] not in keys:
+                yield f"{page.relative_to(ROOT)}:{number}: there is no section {code}"
+
+
+@functools.cache
+def explained(binary, section):
+    return subprocess.run([binary, "explain", section], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+
+
+# `[process.NAME]` comes in a change of its own. Until the program has it, what only that section has is not checked: remove this afterwards.
+OF_PROCESSES = {"process", "before_start", "count", "after", "restart", "exit_codes", "schedule", "stop_signal", "stop_timeout"}
+
+
+def has_processes(binary):
+    return explained(binary, "process")
+
+
+@functools.cache
+def known_keys():
+    """Every key, without the names of sections: `listen.route.path`, and its last parts are what pages write."""
+    headings = re.findall(r"^##+ `\[*([\w.]+)\]*`", (ROOT / "docs/reference/configuration.md").read_text(), re.M)
+    return {heading.replace(".NAME", "") for heading in headings}
 
 
 if __name__ == "__main__":

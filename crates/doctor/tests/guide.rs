@@ -1,9 +1,10 @@
-//! The guide explains each finding that the code can make, and none that it cannot.
+//! The pages about findings: each finding that the code can make is explained, and none that it cannot; the table of fixes is that of the code.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
-use keepwarm_doctor::Probe;
+use keepwarm_doctor::{Probe, Server};
 
 /// `probe.thing` wherever it stands between two of these marks.
 fn ids(text: &str, mark: char) -> BTreeSet<String> {
@@ -30,12 +31,20 @@ fn sources(folder: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
+fn docs(page: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page)
+}
+
+fn made() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    found
+}
+
 #[test]
 fn each_finding_is_explained() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut made = BTreeSet::new();
-    sources(&root.join("src"), &mut made);
-    let guide = std::fs::read_to_string(root.join("../../docs/guide/check.md")).expect("the guide");
+    let made = made();
+    let guide = std::fs::read_to_string(docs("guide/check.md")).expect("the guide");
     let told = ids(&guide, '`');
     let missing: Vec<_> = made.difference(&told).collect();
     let stale: Vec<_> = told.difference(&made).collect();
@@ -44,4 +53,93 @@ fn each_finding_is_explained() {
         "not in the guide: {missing:?}; only in the guide: {stale:?}"
     );
     assert!(made.len() > 50, "{made:?}");
+}
+
+/// `docs/findings/PROBE.md` has a section for each: the site makes a page of each section.
+#[test]
+fn each_finding_has_a_section() {
+    let mut sections = BTreeSet::new();
+    for page in std::fs::read_dir(docs("findings")).expect("docs/findings") {
+        let text = std::fs::read_to_string(page.expect("a page").path()).expect("a page");
+        let heading = |line: &str| Some(line.strip_prefix("## `")?.strip_suffix('`')?.to_owned());
+        sections.extend(text.lines().filter_map(heading));
+    }
+    let made = made();
+    let missing: Vec<_> = made.difference(&sections).collect();
+    let stale: Vec<_> = sections.difference(&made).collect();
+    assert!(
+        missing.is_empty() && stale.is_empty(),
+        "without a section: {missing:?}; only a section: {stale:?}"
+    );
+}
+
+const SERVERS: [Server; 20] = [
+    Server::Nginx,
+    Server::Apache,
+    Server::HaProxy,
+    Server::Envoy,
+    Server::Caddy,
+    Server::PhpBuiltIn,
+    Server::Puma,
+    Server::Unicorn,
+    Server::WebRick,
+    Server::Gunicorn,
+    Server::Uvicorn,
+    Server::Granian,
+    Server::Waitress,
+    Server::Paste,
+    Server::PythonHttpServer,
+    Server::WsgiRef,
+    Server::Werkzeug,
+    Server::Node,
+    Server::Keepwarm,
+    Server::Unknown,
+];
+
+/// A row for each fix: the servers that it is for, then what is true of any other.
+fn fixes(finding: &str) -> String {
+    let Some(probe) = finding.split_once('.').and_then(|(probe, _)| Probe::named(probe)) else {
+        return String::new();
+    };
+    let mut rows: Vec<(Vec<&str>, &str)> = Vec::new();
+    for server in SERVERS {
+        let Some(fix) = probe.fix(finding, server) else { continue };
+        let name = if server == Server::Unknown { "any other" } else { server.name() };
+        match rows.iter_mut().find(|(_, text)| *text == fix) {
+            Some((names, _)) => names.push(name),
+            None => rows.push((vec![name], fix)),
+        }
+    }
+    rows.sort_by_key(|(names, _)| names.contains(&"any other"));
+    let mut text = String::new();
+    for (names, fix) in &rows {
+        let names = match names.contains(&"any other") {
+            true if rows.len() == 1 => "any".to_owned(),
+            true => "any other".to_owned(),
+            false => names.join(", "),
+        };
+        let _ = writeln!(text, "| {names} | {} |", fix.replace('|', "\\|"));
+    }
+    text
+}
+
+#[test]
+fn the_page_of_fixes_is_that_of_the_code() {
+    let mut page = "# Fixes of findings\n\nGenerated from the code by `UPDATE_GOLDEN=1 cargo test -p keepwarm-doctor --test guide`.\n\n\
+        `keepwarm check` prints the fix for the server that it recognizes. \
+        [Findings](../findings/README.md) explains\neach finding.\n"
+        .to_owned();
+    for finding in made() {
+        let rows = fixes(&finding);
+        if !rows.is_empty() {
+            let _ = write!(page, "\n## `{finding}`\n\n| server | fix |\n|---|---|\n{rows}");
+        }
+    }
+    let file = docs("reference/fixes.md");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&file, &page).expect("docs/reference/fixes.md");
+    }
+    let kept = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(kept == page, "docs/reference/fixes.md is not that of the code: UPDATE_GOLDEN=1 writes it");
+    assert!(page.matches("\n## ").count() > 50, "{page}");
 }
