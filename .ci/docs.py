@@ -97,8 +97,6 @@ def revoked(folder):
 
 def wrong_examples(page, text, binary):
     for match in re.finditer(r"^```toml\n(.*?)^```", text, re.M | re.S):
-        if re.search(r"^\[process\.|^before_start", match[1], re.M) and not has_processes(binary):
-            continue
         line = text[: match.start()].count("\n") + 2
         with tempfile.TemporaryDirectory() as directory:
             file = pathlib.Path(directory) / "keepwarm.toml"
@@ -120,6 +118,8 @@ def wrong_examples(page, text, binary):
             for name in ["404.html", "5xx.html", "api.json"]:
                 (pathlib.Path(directory) / "errors" / name).write_text("{}\n")
             (pathlib.Path(directory) / "config.ru").touch()
+            (pathlib.Path(directory) / "site.env").touch()
+            (pathlib.Path(directory) / ".env").touch()
             (pathlib.Path(directory) / "site").touch(mode=0o755)
             command = [binary, "run", "--config", file, "--dry-run"]
             result = subprocess.run(command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
@@ -180,7 +180,7 @@ def rejected(binary, command):
 
 def unknown_keys(page, text, binary):
     """Keys and sections in the second column of a table that do not exist."""
-    keys = known_keys() if has_processes(binary) else known_keys() | OF_PROCESSES
+    keys = known_keys()
     for number, line in enumerate(text.splitlines(), 1):
         cells = re.split(r"(?<!\\)\|", line)
         if not line.startswith("|") or len(cells) < 4:
@@ -197,14 +197,6 @@ def unknown_keys(page, text, binary):
 @functools.cache
 def explained(binary, section):
     return subprocess.run([binary, "explain", section], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
-
-
-# `[process.NAME]` comes in a change of its own. Until the program has it, what only that section has is not checked: remove this afterwards.
-OF_PROCESSES = {"process", "before_start", "count", "after", "restart", "exit_codes", "schedule", "stop_signal", "stop_timeout"}
-
-
-def has_processes(binary):
-    return explained(binary, "process")
 
 
 @functools.cache
