@@ -33,6 +33,7 @@ def main(binary):
         faults += wrong_commands(page, text, binary)
         if "coming-from" in page.parts:
             faults += unknown_keys(page, text, binary)
+            faults += unreadable_examples(page, text, binary)
     for fault in faults:
         print(f"docs: {fault}", file=sys.stderr)
     return 1 if faults else 0
@@ -192,6 +193,31 @@ def unknown_keys(page, text, binary):
             section = re.match(r"\[(\w+)", code)
             if section and not explained(binary, section[1]) and section[1] not in keys:
                 yield f"{page.relative_to(ROOT)}:{number}: there is no section {code}"
+
+
+# What the blocks of the other tools are, by the page: the language, and the name by which `keepwarm convert` recognizes the file.
+THEIRS = {
+    "nginx-php-fpm": ("nginx", "site.conf"), "apache-php": ("apache", "site.conf"), "caddy": ("caddyfile", "Caddyfile"), "haproxy": ("haproxy", "haproxy.cfg"),
+    "envoy": ("yaml", "envoy.yaml"), "nginx-unit": ("json", "unit.json"), "roadrunner": ("yaml", ".rr.yaml"), "supervisord": ("ini", "supervisord.conf"),
+    "procfile": ("text", "Procfile"), "gunicorn": ("python", "gunicorn.conf.py"), "puma": ("ruby", "puma.rb"),
+}  # fmt: skip
+
+
+def unreadable_examples(page, text, binary):
+    """The first block of the other tool, if it has an error that `keepwarm convert` sees: 2 is for errors of syntax."""
+    language, name = THEIRS.get(page.stem, (None, None))
+    block = re.search(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+    if language is None:
+        return
+    if block is None:
+        yield f"{page.relative_to(ROOT)}: no example in {language}"
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        file = pathlib.Path(directory) / name
+        file.write_text(block[1])
+        result = subprocess.run([binary, "convert", file], cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    if result.returncode == 2 and "cannot be read yet" not in result.stderr:
+        yield f"{page.relative_to(ROOT)}: the example of the other tool cannot be read:\n{result.stderr}"
 
 
 @functools.cache
