@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the documentation: links within the repository resolve, `keepwarm` accepts every TOML example and every command line of its own,
-and the keys that the pages of docs/coming-from name exist.
+"""Checks the documentation: links within the repository resolve, `keepwarm` accepts every TOML example and every command line of its own, Bash can
+parse blocks of shell, and in docs/coming-from the keys exist and `keepwarm convert` can read the examples of the other tools.
 
     .ci/docs.py BINARY
 
@@ -31,6 +31,7 @@ def main(binary):
         if str(page.relative_to(ROOT)) not in WITHOUT_EXAMPLES:
             faults += wrong_examples(page, text, binary)
         faults += wrong_commands(page, text, binary)
+        faults += wrong_scripts(page, text)
         if "coming-from" in page.parts:
             faults += unknown_keys(page, text, binary)
             faults += unreadable_examples(page, text, binary)
@@ -139,6 +140,14 @@ def wrong_commands(page, text, binary):
     for number, command in commands(text):
         if said := rejected(binary, command):
             yield f"{page.relative_to(ROOT)}:{number}: this command is rejected: keepwarm {shlex.join(command)}\n{said}"
+
+
+def wrong_scripts(page, text):
+    """Blocks of shell that Bash cannot parse."""
+    for match in re.finditer(r"^```(?:bash|sh)\n(.*?)^```", text, re.M | re.S):
+        result = subprocess.run(["bash", "-n"], input=match[1], capture_output=True, text=True)
+        if result.returncode:
+            yield f"{page.relative_to(ROOT)}:{text[: match.start()].count(chr(10)) + 2}: {result.stderr}"
 
 
 def commands(text):
