@@ -29,6 +29,7 @@ mod table;
 mod tree;
 mod unit;
 mod units;
+mod verify;
 mod write;
 
 use std::fmt;
@@ -39,6 +40,7 @@ use ledger::Ledger;
 pub use ledger::{Entry, Outcome};
 use model::Model;
 pub use report::Report;
+pub use verify::{Differences, Verification, verify};
 
 /// Why nothing was converted: `site.conf:31: …`.
 #[derive(Debug, Clone, PartialEq, Eq)]
