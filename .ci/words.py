@@ -40,7 +40,7 @@ BANNED = {
 # What users read: these pages, and the string literals of these sources.
 PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md", "docs/*.md", "docs/guide/*.md", "docs/operate/*.md", "docs/reference/*.md",
          "spec/*.md", "examples/*/README.md", "adapters/*/README.md", "packaging/README.md", "packaging/node/README.md", "bench/README.md", "fuzz/README.md", "simulation/README.md", "tests/README.md"]  # fmt: skip
-SOURCES = ["crates/config/src/**/*.rs", "crates/keepwarm/src/**/*.rs", "crates/doctor/src/**/*.rs", "crates/workers/src/**/*.rs", "crates/egress/src/**/*.rs",
+SOURCES = ["crates/config/src/**/*.rs", "crates/convert/src/**/*.rs", "crates/keepwarm/src/**/*.rs", "crates/doctor/src/**/*.rs", "crates/workers/src/**/*.rs", "crates/egress/src/**/*.rs",
            "crates/net/src/**/*.rs", "crates/serve/src/**/*.rs", "crates/edge/src/**/*.rs", "crates/telemetry/src/**/*.rs"]  # fmt: skip
 ADAPTERS = ["adapters/python/src/**/*.py", "adapters/ruby/lib/**/*.rb", "adapters/ruby/exe/*", "adapters/php/src/**/*.php", "adapters/php/bin/*.php", "adapters/php/composer/*.php"]
 

@@ -14,7 +14,7 @@ use crate::ledger::Ledger;
 use crate::model::Model;
 
 /// Directives that have no meaning for Keepwarm.
-const IGNORED: [&str; 92] = [
+const IGNORED: &[&str] = &[
     "loadmodule",
     "mutex",
     "pidfile",
@@ -107,6 +107,13 @@ const IGNORED: [&str; 92] = [
     "define",
     "undefine",
     "setenv",
+    "removetype",
+    "removehandler",
+    "removeencoding",
+    "proxystatus",
+    "sslopensslconfcmd",
+    "h2maxsessionstreams",
+    "deflatebuffersize",
 ];
 
 pub(crate) fn read(

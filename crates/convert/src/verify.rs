@@ -54,9 +54,25 @@ impl Differences {
 
 /// Headers that differ between any two servers.
 const EXPECTED: [&str; 15] = [
-    "server", "date", "etag", "connection", "keep-alive", "transfer-encoding", "content-length", "x-request-id", "via", "accept-ranges",
-    "alt-svc", "age", "x-powered-by", "set-cookie", "vary",
+    "server",
+    "date",
+    "etag",
+    "connection",
+    "keep-alive",
+    "transfer-encoding",
+    "content-length",
+    "x-request-id",
+    "via",
+    "accept-ranges",
+    "alt-svc",
+    "age",
+    "x-powered-by",
+    "set-cookie",
+    "vary",
 ];
+
+/// Headers of a page that a server has made itself.
+const OF_PAGES: [&str; 2] = ["content-type", "cache-control"];
 
 /// Requests the same paths of both servers.
 ///
@@ -102,28 +118,35 @@ fn compare(path: &str, old: &Response, new: &Response, out: &mut Differences) {
         out.found.push(format!("GET {path}: status {} was {}", new.status, old.status));
         return;
     }
-    let names: BTreeSet<&str> = old.headers.iter().chain(&new.headers).map(|(name, _)| name.as_str()).collect();
+    // A page of an error or redirect is each server's own, unless it is a page of the site.
+    let is_own_page = old.status >= 300 && old.is_short_page() && new.is_short_page();
+    let names: BTreeSet<&str> =
+        old.headers.iter().chain(&new.headers).map(|(name, _)| name.as_str()).collect();
     for name in names {
         let (a, b) = (old.values(name), new.values(name));
         if same_header(name, &a, &b) {
             continue;
         }
-        match EXPECTED.contains(&name) {
+        match EXPECTED.contains(&name) || (is_own_page && OF_PAGES.contains(&name)) {
             true => *out.expected.entry(name.to_owned()).or_default() += 1,
             false => {
-                let shown = |values: &[&str]| if values.is_empty() { "absent".to_owned() } else { format!("`{}`", values.join(", ")) };
+                let shown = |values: &[&str]| {
+                    if values.is_empty() { "absent".to_owned() } else { format!("`{}`", values.join(", ")) }
+                };
                 out.found.push(format!("GET {path}: {name} is {}, was {}", shown(&b), shown(&a)));
             }
         }
     }
-    // The text of an error page is each server's own, unless it is a page of the site.
-    let is_own_page = old.status >= 400 || (300..400).contains(&old.status);
     if old.body != new.body {
-        match is_own_page && old.is_short_page() && new.is_short_page() {
+        match is_own_page {
             true => *out.expected.entry(format!("body of {}", old.status)).or_default() += 1,
             false => {
                 let at = old.body.iter().zip(&new.body).take_while(|(a, b)| a == b).count();
-                out.found.push(format!("GET {path}: body differs at byte {at} ({} bytes, was {})", new.body.len(), old.body.len()));
+                out.found.push(format!(
+                    "GET {path}: body differs at byte {at} ({} bytes, was {})",
+                    new.body.len(),
+                    old.body.len()
+                ));
             }
         }
     }
@@ -136,13 +159,21 @@ fn same_header(name: &str, old: &[&str], new: &[&str]) -> bool {
     match name {
         // Case and spaces of a media type say nothing, and text is UTF-8.
         "content-type" => {
-            let plain = |values: &[&str]| values.join(",").to_ascii_lowercase().replace(' ', "").replace(";charset=utf-8", "");
+            let plain = |values: &[&str]| {
+                values.join(",").to_ascii_lowercase().replace(' ', "").replace(";charset=utf-8", "")
+            };
             let script = |text: String| text.replace("application/javascript", "text/javascript");
             script(plain(old)) == script(plain(new))
         }
         // The host and scheme of a redirect may be spelled out or not.
         "location" => {
-            let path = |values: &[&str]| values.join(",").split("://").last().map(|rest| rest.find('/').map_or("/", |at| rest.get(at..).unwrap_or("/")).to_owned());
+            let path = |values: &[&str]| {
+                values
+                    .join(",")
+                    .split("://")
+                    .last()
+                    .map(|rest| rest.find('/').map_or("/", |at| rest.get(at..).unwrap_or("/")).to_owned())
+            };
             let is_own = |values: &[&str]| values.iter().all(|value| value.starts_with('/'));
             (is_own(old) || is_own(new)) && path(old) == path(new)
         }
@@ -156,7 +187,9 @@ fn paths_of(log: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for line in log.lines() {
         let mut words = line.split([' ', '"']);
-        let Some(path) = words.by_ref().find(|word| *word == "GET").and_then(|_| words.next()) else { continue };
+        let Some(path) = words.by_ref().find(|word| *word == "GET").and_then(|_| words.next()) else {
+            continue;
+        };
         if path.starts_with('/') && seen.insert(path.to_owned()) {
             paths.push(path.to_owned());
         }
@@ -177,7 +210,9 @@ fn links(base: &str, page: &Response, host: &str) -> Vec<String> {
     let text = String::from_utf8_lossy(&page.body);
     for attribute in ["href=", "src="] {
         for part in text.split(attribute).skip(1) {
-            let Some(quote) = part.chars().next().filter(|quote| matches!(quote, '"' | '\'')) else { continue };
+            let Some(quote) = part.chars().next().filter(|quote| matches!(quote, '"' | '\'')) else {
+                continue;
+            };
             let Some((link, _)) = part.get(1..).and_then(|rest| rest.split_once(quote)) else { continue };
             out.extend(resolve(base, &link.replace("&amp;", "&"), host));
         }
@@ -190,7 +225,8 @@ fn resolve(base: &str, link: &str, host: &str) -> Option<String> {
     let link = link.split('#').next().unwrap_or("");
     let link = match link.split_once("://") {
         Some(("http" | "https", rest)) => {
-            let (of, path) = rest.split_once('/').map_or((rest, String::new()), |(of, path)| (of, format!("/{path}")));
+            let (of, path) =
+                rest.split_once('/').map_or((rest, String::new()), |(of, path)| (of, format!("/{path}")));
             if of != host {
                 return None;
             }

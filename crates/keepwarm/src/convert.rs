@@ -48,7 +48,8 @@ fn compare(options: &Convert, old: &str, new: &str) -> Result<ExitCode, String> 
     let log = match &options.log {
         None => None,
         Some(path) => {
-            let text = std::fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+            let text =
+                std::fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
             Some(String::from_utf8_lossy(&text).into_owned())
         }
     };

@@ -1244,6 +1244,9 @@ fn script_of(host: &Host<'_>, sections: &[&Node]) -> String {
 
 /// `10.` and `192.168` are blocks in Apache.
 fn short_block(text: &str) -> String {
+    if text.eq_ignore_ascii_case("localhost") {
+        return "127.0.0.1".to_owned();
+    }
     let parts: Vec<&str> = text.trim_end_matches('.').split('.').collect();
     let is_short =
         !text.contains(['/', ':']) && parts.len() < 4 && parts.iter().all(|part| part.parse::<u8>().is_ok());

@@ -57,7 +57,7 @@ impl Reader<'_> {
             }
         }
         if !routes.iter().any(Route::is_for_all) {
-            // Caddy's answer to what no handler takes: an empty 200.
+            // Caddy responds to such requests with an empty 200.
             routes.push(Route::status(block.origin, PathMatch::Any, 404));
         }
         routes

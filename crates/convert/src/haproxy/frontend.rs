@@ -91,7 +91,9 @@ impl Reader<'_> {
         }
         for route in &mut routes {
             for item in &common.items {
-                let is_request = item.key == "request_headers" && !route.table.has("upstream");
+                // Rules of responses are for those of servers, not for HAProxy's own.
+                let is_request = matches!(item.key.as_str(), "request_headers" | "headers")
+                    && !route.table.has("upstream");
                 if !is_request && !route.table.has(&item.key) {
                     route.table.items.push(item.clone());
                 }

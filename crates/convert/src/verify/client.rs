@@ -42,14 +42,17 @@ impl Response {
 
 impl Target {
     pub(super) fn parse(url: &str) -> Result<Target, Error> {
-        let fault = || Error::new(format!("`{url}` is not a URL: expected http://HOST:PORT/ or https://HOST/"));
+        let fault =
+            || Error::new(format!("`{url}` is not a URL: expected http://HOST:PORT/ or https://HOST/"));
         let (scheme, rest) = url.split_once("://").ok_or_else(fault)?;
         let tls = match scheme {
             "http" => false,
             "https" => true,
             _ => return Err(fault()),
         };
-        let (authority, path) = rest.split_once('/').map_or((rest, "/".to_owned()), |(authority, path)| (authority, format!("/{path}")));
+        let (authority, path) = rest
+            .split_once('/')
+            .map_or((rest, "/".to_owned()), |(authority, path)| (authority, format!("/{path}")));
         let default = if tls { 443 } else { 80 };
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| fault())?),
@@ -69,7 +72,8 @@ impl Target {
     }
 
     pub(super) fn get(&self, path: &str, host: &str) -> Result<Response, Error> {
-        self.exchange(path, host).map_err(|error| Error::new(format!("{}: GET {path} failed: {error}", self.url)))
+        self.exchange(path, host)
+            .map_err(|error| Error::new(format!("{}: GET {path} failed: {error}", self.url)))
     }
 
     fn exchange(&self, path: &str, host: &str) -> std::io::Result<Response> {
@@ -130,7 +134,8 @@ fn response(bytes: &[u8]) -> Option<Response> {
     if (100..200).contains(&status) {
         return response(rest);
     }
-    let chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value.contains("chunked"));
+    let chunked =
+        headers.iter().any(|(name, value)| name == "transfer-encoding" && value.contains("chunked"));
     let body = if chunked { dechunked(rest)? } else { rest.to_vec() };
     Some(Response { status, headers, body })
 }
