@@ -47,9 +47,10 @@ impl Server {
         }
         tracing::info!(name: "stopping", connections = self.listeners.open.count(), ?grace, "stopping");
         let open = Arc::clone(&self.listeners.open);
+        let is_asked_here = !matches!(mode, ShutdownMode::HandedOver { .. });
         tokio::select! {
             () = self.drain(mode, end) => {}
-            () = screen::report_stop(|| open.count(), grace) => {}
+            () = screen::report_stop(|| open.count(), grace), if is_asked_here => {}
             () = stop_signals.again() => tracing::warn!(name: "stopping_at_once", "stopping at once"),
         }
         self.supervisor.stop(Duration::ZERO).await;
