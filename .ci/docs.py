@@ -33,6 +33,7 @@ def main(binary):
         faults += wrong_commands(page, text, binary)
         if "coming-from" in page.parts:
             faults += unknown_keys(page, text, binary)
+            faults += unreadable_examples(page, text, binary)
     for fault in faults:
         print(f"docs: {fault}", file=sys.stderr)
     return 1 if faults else 0
@@ -97,8 +98,6 @@ def revoked(folder):
 
 def wrong_examples(page, text, binary):
     for match in re.finditer(r"^```toml\n(.*?)^```", text, re.M | re.S):
-        if re.search(r"^\[process\.|^before_start", match[1], re.M) and not has_processes(binary):
-            continue
         line = text[: match.start()].count("\n") + 2
         with tempfile.TemporaryDirectory() as directory:
             file = pathlib.Path(directory) / "keepwarm.toml"
@@ -120,6 +119,8 @@ def wrong_examples(page, text, binary):
             for name in ["404.html", "5xx.html", "api.json"]:
                 (pathlib.Path(directory) / "errors" / name).write_text("{}\n")
             (pathlib.Path(directory) / "config.ru").touch()
+            (pathlib.Path(directory) / "site.env").touch()
+            (pathlib.Path(directory) / ".env").touch()
             (pathlib.Path(directory) / "site").touch(mode=0o755)
             command = [binary, "run", "--config", file, "--dry-run"]
             result = subprocess.run(command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
@@ -180,7 +181,7 @@ def rejected(binary, command):
 
 def unknown_keys(page, text, binary):
     """Keys and sections in the second column of a table that do not exist."""
-    keys = known_keys() if has_processes(binary) else known_keys() | OF_PROCESSES
+    keys = known_keys()
     for number, line in enumerate(text.splitlines(), 1):
         cells = re.split(r"(?<!\\)\|", line)
         if not line.startswith("|") or len(cells) < 4:
@@ -194,17 +195,34 @@ def unknown_keys(page, text, binary):
                 yield f"{page.relative_to(ROOT)}:{number}: there is no section {code}"
 
 
+# What the blocks of the other tools are, by the page: the language, and the name by which `keepwarm convert` recognizes the file.
+THEIRS = {
+    "nginx-php-fpm": ("nginx", "site.conf"), "apache-php": ("apache", "site.conf"), "caddy": ("caddyfile", "Caddyfile"), "haproxy": ("haproxy", "haproxy.cfg"),
+    "envoy": ("yaml", "envoy.yaml"), "nginx-unit": ("json", "unit.json"), "roadrunner": ("yaml", ".rr.yaml"), "supervisord": ("ini", "supervisord.conf"),
+    "procfile": ("text", "Procfile"), "gunicorn": ("python", "gunicorn.conf.py"), "puma": ("ruby", "puma.rb"),
+}  # fmt: skip
+
+
+def unreadable_examples(page, text, binary):
+    """The first block of the other tool, if it has an error that `keepwarm convert` sees: 2 is for errors of syntax."""
+    language, name = THEIRS.get(page.stem, (None, None))
+    block = re.search(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+    if language is None:
+        return
+    if block is None:
+        yield f"{page.relative_to(ROOT)}: no example in {language}"
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        file = pathlib.Path(directory) / name
+        file.write_text(block[1])
+        result = subprocess.run([binary, "convert", file], cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    if result.returncode == 2 and "cannot be read yet" not in result.stderr:
+        yield f"{page.relative_to(ROOT)}: the example of the other tool cannot be read:\n{result.stderr}"
+
+
 @functools.cache
 def explained(binary, section):
     return subprocess.run([binary, "explain", section], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
-
-
-# `[process.NAME]` comes in a change of its own. Until the program has it, what only that section has is not checked: remove this afterwards.
-OF_PROCESSES = {"process", "before_start", "count", "after", "restart", "exit_codes", "schedule", "stop_signal", "stop_timeout"}
-
-
-def has_processes(binary):
-    return explained(binary, "process")
 
 
 @functools.cache
