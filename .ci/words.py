@@ -40,9 +40,9 @@ BANNED = {
 # What users read: these pages, and the string literals of these sources.
 PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md", "docs/*.md", "docs/guide/*.md", "docs/operate/*.md", "docs/reference/*.md", "docs/start/*.md", "docs/coming-from/*.md", "docs/findings/*.md", "docs/recipes/*.md",
          "spec/*.md", "examples/*/README.md", "adapters/*/README.md", "packaging/README.md", "packaging/node/README.md", "bench/README.md", "fuzz/README.md", "simulation/README.md", "tests/README.md"]  # fmt: skip
-SOURCES = ["crates/config/src/**/*.rs", "crates/keepwarm/src/**/*.rs", "crates/doctor/src/**/*.rs", "crates/workers/src/**/*.rs", "crates/egress/src/**/*.rs",
-           "crates/net/src/**/*.rs", "crates/serve/src/**/*.rs", "crates/edge/src/**/*.rs", "crates/telemetry/src/**/*.rs",
-           "crates/discover/src/**/*.rs"]  # fmt: skip
+SOURCES = ["crates/config/src/**/*.rs", "crates/convert/src/**/*.rs", "crates/keepwarm/src/**/*.rs", "crates/doctor/src/**/*.rs",
+           "crates/workers/src/**/*.rs", "crates/egress/src/**/*.rs", "crates/net/src/**/*.rs", "crates/serve/src/**/*.rs", "crates/edge/src/**/*.rs",
+           "crates/telemetry/src/**/*.rs", "crates/discover/src/**/*.rs"]  # fmt: skip
 ADAPTERS = ["adapters/python/src/**/*.py", "adapters/ruby/lib/**/*.rb", "adapters/ruby/exe/*", "adapters/php/src/**/*.php", "adapters/php/bin/*.php", "adapters/php/composer/*.php"]
 
 # Comments of these are read by developers.

@@ -42,7 +42,7 @@ class Tools:
         found = sorted(VENV.glob("lib/python3*/site-packages/ziglang/zig"))
         if not found:
             raise PackagingError(f"zig is not in {VENV}: run `scripts/setup dist`")
-        self.zig = found[0]
+        self.zig = found[0].resolve()
 
 
 def output(command, **variables):

@@ -570,3 +570,87 @@ fn many_restarts_leave_nothing_behind() {
     assert!(process::zombies(server.pid()).is_empty());
     stop(&server);
 }
+
+/// A queue in Redis, as queue libraries keep it: a job moves to a list of those in work (`BLMOVE`), and out of it when it is done. Told to stop,
+/// the worker finishes its job and takes no other.
+const QUEUE: &str = r#"
+import os, signal, socket, time
+
+class Redis:
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(path)
+        self.file = self.socket.makefile("rb")
+
+    def __call__(self, *words):
+        parts = [str(word).encode() for word in words]
+        self.socket.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts))
+        return self.read()
+
+    def read(self):
+        line = self.file.readline()[:-2]
+        kind, rest = line[:1], line[1:]
+        if kind == b"$":
+            return None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2]
+        if kind == b"*":
+            return None if rest == b"-1" else [self.read() for _ in range(int(rest))]
+        if kind == b"-":
+            raise RuntimeError(rest)
+        return int(rest) if kind == b":" else rest
+
+stopping = False
+
+def stop(*_):
+    global stopping
+    stopping = True
+
+signal.signal(signal.SIGTERM, stop)
+redis = Redis(os.environ["REDIS"])
+working = "working:%s:%d" % (os.environ["KEEPWARM_PROCESS_NUMBER"], os.getpid())
+print("up", flush=True)
+while not stopping:
+    job = redis("BLMOVE", "jobs", working, "RIGHT", "LEFT", "0.1")
+    if job is not None:
+        time.sleep(0.01)
+        redis("HINCRBY", "done", job.decode(), 1)
+        redis("LREM", working, 1, job.decode())
+"#;
+
+#[test]
+fn deploys_under_load_lose_no_job_of_a_queue() {
+    let jobs = 600;
+    let redis = "[process.redis]\ncommand = [\"redis-server\", \"--port\", \"0\", \"--unixsocket\", \"@DIR@/redis\", \"--save\", \"\", \"--dir\", \"@DIR@\"]\n\
+                 ready = { accepts = \"unix:@DIR@/redis\" }\nreload_signal = \"WINCH\"\n";
+    let config = |nice: &str| {
+        format!(
+            "{LISTENER}{redis}[process.mail]\ncommand = [\"@PYTHON@\", \"-u\", \"-c\", '''{QUEUE}''']\ncount = 3\nafter = \"process.redis\"\n{UP}\n\
+             env = {{ REDIS = \"@DIR@/redis\", COLOR = \"{nice}\" }}\n"
+        )
+    };
+    let server = Server::start(&config("one"));
+    wait_for_state(&server, "mail", "running");
+    let socket = server.folder().join("redis");
+    let redis =
+        |words: &[&str]| tools::run_ok(Command::new("redis-cli").arg("-s").arg(&socket).args(words), LONG);
+    let before = pid(&wait_for_state(&server, "mail", "running"), 1);
+    for round in 0..3 {
+        let names: Vec<String> = (0..jobs / 3).map(|job| format!("{}", round * 1000 + job)).collect();
+        let mut words = vec!["LPUSH", "jobs"];
+        words.extend(names.iter().map(String::as_str));
+        redis(&words);
+        server.reload_with(&config(["two", "three", "four"][round]));
+    }
+    wait_until("all jobs are done", LONG, || redis(&["HLEN", "done"]).trim() == jobs.to_string());
+    let counts: BTreeSet<String> = redis(&["HVALS", "done"]).lines().map(str::to_owned).collect();
+    assert_eq!(counts, BTreeSet::from(["1".to_owned()]), "each once");
+    wait_until("no process of an old deploy", LONG, || {
+        let set = set(server.folder(), "mail");
+        let processes = set["processes"].as_array().cloned().unwrap_or_default();
+        processes
+            .iter()
+            .all(|one| one["replacements"]["reload"].as_u64() >= Some(1) && one["replace_reason"].is_null())
+    });
+    assert_eq!(redis(&["KEYS", "working:*"]).trim(), "", "no job is left in work");
+    assert_ne!(pid(&wait_for_state(&server, "mail", "running"), 1), before);
+    stop(&server);
+}

@@ -4,7 +4,7 @@
 //! name come before those of a site with a pattern that matches that name, and each site ends with a route for all
 //! paths: no request falls through to another site.
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Origin};
 use crate::model::{Bind, Listener, Model, PathMatch, Route, Site};
 use crate::table::{Table, Value, one_or_list};
 
@@ -20,9 +20,16 @@ pub(crate) fn assemble(model: &mut Model, ledger: &mut Ledger) {
     }
     merge_covered(&mut groups, ledger);
     merge_equal(&mut groups);
+    let mut unreachable = Vec::new();
     for group in groups {
-        let listener = listener(&group, &sites, &model.listeners, ledger);
+        let listener = listener(&group, &sites, &model.listeners, &mut unreachable, ledger);
         model.listeners.push(listener);
+    }
+    // What is reached on another listener is not lost.
+    unreachable
+        .retain(|origin| !model.listeners.iter().any(|listener| listener.origins.contains(&Some(*origin))));
+    for origin in unreachable {
+        ledger.differs(origin, "no request reaches it: a route before it takes them all");
     }
 }
 
@@ -176,7 +183,13 @@ fn merge_equal(groups: &mut Vec<Group>) {
     *groups = merged;
 }
 
-fn listener(group: &Group, sites: &[Site], others: &[Listener], ledger: &mut Ledger) -> Listener {
+fn listener(
+    group: &Group,
+    sites: &[Site],
+    others: &[Listener],
+    unreachable: &mut Vec<Origin>,
+    ledger: &mut Ledger,
+) -> Listener {
     let mut table = Table::default();
     let members: Vec<&Site> = group.members.iter().filter_map(|(site, _)| sites.get(*site)).collect();
     table.set("bind", one_or_list(group.addresses.clone()), group.bind.origin);
@@ -194,7 +207,7 @@ fn listener(group: &Group, sites: &[Site], others: &[Listener], ledger: &mut Led
     }
     let (mut routes, mut origins) = routes(default, &members, group.tls);
     hoist(&mut table, &mut routes);
-    drop_unreachable(&mut routes, &mut origins);
+    drop_unreachable(&mut routes, &mut origins, unreachable);
     // What is equal in several listeners is written once for each.
     for origin in group.members.iter().filter_map(|(site, _)| sites.get(*site)?.origin) {
         ledger.carried(origin);
@@ -234,7 +247,7 @@ fn take_settings(table: &mut Table, site: &Site, ledger: &mut Ledger) {
     }
 }
 
-fn differs_from_default(origin: Option<crate::ledger::Origin>, ledger: &mut Ledger) {
+fn differs_from_default(origin: Option<Origin>, ledger: &mut Ledger) {
     if let Some(origin) = origin {
         ledger.differs(origin, "applies to all sites of the listener: that of its default site is used");
     }
@@ -308,7 +321,7 @@ fn rank(host: &str) -> Rank {
     }
 }
 
-fn routes(default: usize, members: &[&Site], tls: bool) -> (Vec<Table>, Vec<Option<crate::ledger::Origin>>) {
+fn routes(default: usize, members: &[&Site], tls: bool) -> (Vec<Table>, Vec<Option<Origin>>) {
     let mut parts: Vec<Part<'_>> = Vec::new();
     for (index, site) in members.iter().enumerate() {
         if index == default {
@@ -364,7 +377,7 @@ fn part_routes(site: &Site) -> Vec<Route> {
     let mut routes = site.routes.clone();
     let is_complete = routes.iter().any(Route::is_for_all) || site.listener.has("redirect_to_https");
     if !is_complete {
-        routes.push(Route::status(site.origin, PathMatch::Any, 404));
+        routes.push(Route::status(None, PathMatch::Any, 404));
     }
     routes
 }
@@ -391,7 +404,11 @@ fn route_table(route: &Route, hosts: &[String], tls: bool) -> Table {
 }
 
 /// Routes behind one of the same hosts that takes all requests.
-fn drop_unreachable(routes: &mut Vec<Table>, origins: &mut Vec<Option<crate::ledger::Origin>>) {
+fn drop_unreachable(
+    routes: &mut Vec<Table>,
+    origins: &mut Vec<Option<Origin>>,
+    unreachable: &mut Vec<Origin>,
+) {
     const CONDITIONS: [&str; 7] = ["path", "method", "header", "query", "cookie", "client", "scheme"];
     let mut kept: Vec<Table> = Vec::new();
     let mut of = Vec::new();
@@ -401,9 +418,12 @@ fn drop_unreachable(routes: &mut Vec<Table>, origins: &mut Vec<Option<crate::led
             (!earlier.has("host") || same("host"))
                 && (CONDITIONS.iter().all(|key| !earlier.has(key)) || CONDITIONS.iter().all(|key| same(key)))
         });
-        if !is_covered {
-            kept.push(route);
-            of.push(origin);
+        match is_covered {
+            true => unreachable.extend(origin),
+            false => {
+                kept.push(route);
+                of.push(origin);
+            }
         }
     }
     (*routes, *origins) = (kept, of);

@@ -1,7 +1,7 @@
 //! What became of each directive of the input.
 //!
-//! A reader opens an entry for every directive that it sees, and settles it. An entry that is never settled was not understood,
-//! and is reported as dropped: nothing is lost silently.
+//! A reader opens an entry for every directive that it sees, and settles it. A directive that is never settled
+//! was not understood, and is reported as dropped: nothing is lost silently.
 
 /// A directive of the input: the number of its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,7 +86,7 @@ impl Ledger {
         self.settle(origin, Outcome::Differs(how.into()));
     }
 
-    /// Neither an access rule nor a limit, rewrite or certificate.
+    /// It is not an access rule, a limit, a rewrite or a certificate.
     pub(crate) fn dropped(&mut self, origin: Origin, why: impl Into<String>, todo: impl Into<String>) {
         self.settle(origin, Outcome::Dropped { why: why.into(), todo: todo.into(), grave: false });
     }

@@ -3,7 +3,9 @@
 //! A compiler: a reader for each tool makes the common model (`model`) of sites, apps, processes and upstreams, and says
 //! for each directive what became of it (`ledger`); `assemble` makes listeners of sites; `write` makes the text.
 
+mod apache;
 mod assemble;
+mod caddy;
 mod cidr;
 mod command;
 mod detect;
@@ -27,6 +29,7 @@ mod table;
 mod tree;
 mod unit;
 mod units;
+mod verify;
 mod write;
 
 use std::fmt;
@@ -37,6 +40,7 @@ use ledger::Ledger;
 pub use ledger::{Entry, Outcome};
 use model::Model;
 pub use report::Report;
+pub use verify::{Differences, Verification, verify};
 
 /// Why nothing was converted: `site.conf:31: …`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -220,8 +224,9 @@ fn read(
         Tool::Unit => each(paths, |path| unit::read(path, files, model, ledger)),
         Tool::RoadRunner => each(paths, |path| roadrunner::read(path, files, model, ledger)),
         Tool::Haproxy => haproxy::read(paths, files, model, ledger),
+        Tool::Caddy => each(paths, |path| caddy::read(path, files, pools, model, ledger)),
         Tool::Envoy => each(paths, |path| envoy::read(path, files, model, ledger)),
-        _ => Err(Error::new(format!("{} cannot be read yet", tool.name()))),
+        Tool::Apache => apache::read(paths, files, pools, model, ledger),
     }
 }
 

@@ -73,6 +73,7 @@ pub(crate) fn read(
             reader.model.sites.push(site);
         }
     }
+    reader.proxy_senders(before);
     if model.sites.len() == before {
         let names: Vec<String> = paths.iter().map(|path| files.shown(path)).collect();
         return Err(Error::new(format!(
@@ -97,6 +98,28 @@ struct Reader<'d, 'a> {
     quiet: Vec<String>,
     /// The script of that server for paths without a file.
     pending_front: Option<String>,
+}
+
+impl Reader<'_, '_> {
+    /// A listener that expects PROXY headers needs to know who sends them.
+    fn proxy_senders(&mut self, first: usize) {
+        let sites = self.model.sites.get(first..).unwrap_or(&[]);
+        let origin = sites
+            .iter()
+            .flat_map(|site| &site.binds)
+            .find(|bind| bind.proxy_protocol)
+            .and_then(|bind| bind.origin);
+        let Some(origin) = origin.filter(|_| !self.model.server.has("trusted_proxies")) else { return };
+        self.model.server.note(
+            "trusted_proxies",
+            vec!["127.0.0.1"],
+            "set this: the proxies that send the PROXY header",
+        );
+        self.ledger.differs(
+            origin,
+            "set `server.trusted_proxies` to the addresses of the proxies that send the header",
+        );
+    }
 }
 
 /// Settles the directives that no code has looked at.

@@ -242,7 +242,7 @@ fn http_key(
             node.ignore("it makes no difference here", ledger)
         }
         "http2" | "http3" => node.ignore("HTTP/2 is on by default", ledger),
-        "fcgi" => node.drop("Keepwarm is no server of FastCGI", "use HTTP", true, ledger),
+        "fcgi" => node.drop("Keepwarm does not accept FastCGI from web servers", "use HTTP", true, ledger),
         "address" | "ssl" => {}
         _ => {}
     }

@@ -1,6 +1,6 @@
 //! A directory, read within bounds.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -11,6 +11,8 @@ use crate::Evidence;
 
 /// Bytes to read of a file: sources are smaller, and what is larger is generated.
 const MAX_LENGTH: u64 = 1024 * 1024;
+/// Bytes to read of all files together: the sources of a large project. All of it may be held at once.
+const MAX_TOTAL: usize = 64 * 1024 * 1024;
 /// Bytes to read of a program: its notes are on its first page or on the second.
 const PROGRAM_HEAD: u64 = 8 * 1024;
 /// Entries to look at in a directory; the number is arbitrary.
@@ -54,6 +56,8 @@ const PASSED_OVER: &[&str] = &[
 pub struct Project {
     root: PathBuf,
     texts: Rc<RefCell<HashMap<String, Option<Rc<str>>>>>,
+    /// Bytes that may still be read, by all searches of one command.
+    left: Rc<Cell<usize>>,
 }
 
 impl Project {
@@ -63,11 +67,11 @@ impl Project {
     /// It cannot be read, or is not a directory.
     pub fn open(root: &Path) -> std::io::Result<Self> {
         std::fs::read_dir(root)?;
-        Ok(Self { root: root.to_owned(), texts: Rc::default() })
+        Ok(Self { root: root.to_owned(), texts: Rc::default(), left: Rc::new(Cell::new(MAX_TOTAL)) })
     }
 
     pub(crate) fn inner(&self, directory: &str) -> Self {
-        Self { root: self.root.join(directory), texts: Rc::default() }
+        Self { root: self.root.join(directory), texts: Rc::default(), left: Rc::clone(&self.left) }
     }
 
     /// The directory itself.
@@ -106,7 +110,9 @@ impl Project {
             return None;
         }
         let mut bytes = Vec::new();
-        std::fs::File::open(path).ok()?.take(MAX_LENGTH).read_to_end(&mut bytes).ok()?;
+        let most = MAX_LENGTH.min(self.left.get() as u64);
+        std::fs::File::open(path).ok()?.take(most).read_to_end(&mut bytes).ok()?;
+        self.left.set(self.left.get() - bytes.len());
         let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes);
         (!bytes.contains(&0)).then(|| String::from_utf8_lossy(bytes).into())
     }

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use keepwarm_convert::{Files, Request, Tool, convert as converted};
+use keepwarm_convert::{Files, Request, Tool, Verification, convert as converted, verify};
 
 use crate::cli::Convert;
 use crate::{complain, exit, print, print_error};
@@ -14,7 +14,11 @@ use crate::{complain, exit, print, print_error};
 const DROPPED: u8 = 1;
 
 pub(crate) fn convert(options: &Convert) -> ExitCode {
-    match run(options) {
+    let result = match options.verify.as_slice() {
+        [old, new] => compare(options, old, new),
+        _ => run(options),
+    };
+    match result {
         Ok(code) => code,
         Err(message) => {
             complain(&message);
@@ -37,6 +41,28 @@ fn run(options: &Convert) -> Result<ExitCode, String> {
         ));
     }
     Ok(if conversion.report.is_grave() { ExitCode::from(DROPPED) } else { ExitCode::SUCCESS })
+}
+
+/// The same GETs to two servers.
+fn compare(options: &Convert, old: &str, new: &str) -> Result<ExitCode, String> {
+    let log = match &options.log {
+        None => None,
+        Some(path) => {
+            let text =
+                std::fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+            Some(String::from_utf8_lossy(&text).into_owned())
+        }
+    };
+    let verification = Verification {
+        old: old.to_owned(),
+        new: new.to_owned(),
+        host: options.host.clone(),
+        log,
+        max: options.max,
+    };
+    let differences = verify(&verification).map_err(|error| format!("not verified: {error}"))?;
+    print(differences.text().trim_end());
+    Ok(if differences.found.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DROPPED) })
 }
 
 fn request(options: &Convert) -> Result<Request, String> {

@@ -34,6 +34,11 @@ impl Reader<'_> {
         for line in &lines {
             self.backend_line(line, &mut table);
         }
+        let is_checked = matches!(table.get("health"), Some(Value::Table(health)) if health.has("path") || health.has("tcp"));
+        if !is_checked {
+            // Intervals without `check`.
+            table.remove("health");
+        }
         self.ledger.carried(section.origin);
         self.model.upstreams.push(Named { name: ours.clone(), origin: Some(section.origin), table });
         Some(ours)
@@ -79,7 +84,9 @@ impl Reader<'_> {
                 "backup" => endpoint.set("priority", 1i64, origin),
                 "disabled" => endpoint.set("weight", 0i64, origin),
                 "check" => {
-                    if !table.has("health") {
+                    let has_path =
+                        matches!(table.get("health"), Some(Value::Table(health)) if health.has("path"));
+                    if !has_path {
                         table.set_in(&["health"], "tcp", true, origin);
                     }
                 }

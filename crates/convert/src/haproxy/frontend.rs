@@ -31,6 +31,20 @@ impl Reader<'_> {
             );
             return;
         }
+        let is_only_stats = section.lines.iter().any(|line| line.word(0) == "stats")
+            && !section
+                .lines
+                .iter()
+                .any(|line| matches!(line.word(0), "server" | "use_backend" | "default_backend"));
+        if is_only_stats {
+            self.ignore_section(&section.clone(), "a page of statistics");
+            self.ledger.dropped(
+                section.origin,
+                "Keepwarm has its own page for operators",
+                "set `admin.bind`, or use `keepwarm status`",
+            );
+            return;
+        }
         let mut site = Site { origin: Some(section.origin), ..Site::default() };
         for line in section.lines.iter().filter(|line| line.word(0) == "bind") {
             self.bind(line, &mut site);
@@ -77,7 +91,9 @@ impl Reader<'_> {
         }
         for route in &mut routes {
             for item in &common.items {
-                let is_request = item.key == "request_headers" && !route.table.has("upstream");
+                // Rules of responses are for those of servers, not for HAProxy's own.
+                let is_request = matches!(item.key.as_str(), "request_headers" | "headers")
+                    && !route.table.has("upstream");
                 if !is_request && !route.table.has(&item.key) {
                     route.table.items.push(item.clone());
                 }

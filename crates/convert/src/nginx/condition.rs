@@ -65,7 +65,9 @@ impl<'d> Reader<'d, '_> {
     fn conditions(&mut self, block: &Directive) -> Result<Table, String> {
         let origin = block.origin;
         let text = block.args.join(" ");
-        let inside = text.trim().trim_start_matches('(').trim_end_matches(')').trim().to_owned();
+        let inside = text.trim();
+        let inside = inside.strip_prefix('(').unwrap_or(inside);
+        let inside = inside.strip_suffix(')').unwrap_or(inside).trim().to_owned();
         let words: Vec<&str> = inside.split_whitespace().collect();
         let mut table = Table::default();
         let (variable, operator, value) = match words.as_slice() {

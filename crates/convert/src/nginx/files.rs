@@ -33,7 +33,7 @@ impl<'d> Reader<'d, '_> {
         if !self.root(place, &mut route) {
             // Only what a block says itself: nginx would serve its own default pages.
             let status = Route::status(place.origin, place.path.clone(), 404);
-            return vec![Route { except: place.except.clone(), ..status }];
+            return self.access(place, Route { except: place.except.clone(), ..status });
         }
         self.index(place, &mut route);
         self.finish(place, Target::Files, route)
@@ -182,7 +182,8 @@ impl<'d> Reader<'d, '_> {
         if fallback.starts_with('@') {
             return self.named_fallback(place, fallback, origin);
         }
-        let path = fallback.split('?').next().unwrap_or("").replace("$uri", "").replace("//", "/");
+        let path = fallback.split(['?']).next().unwrap_or("").split("$is_args").next().unwrap_or("");
+        let path = path.replace("$uri", "").replace("//", "/");
         if path.ends_with(".php") {
             let has_arguments = fallback.split_once('?').is_some_and(|(_, args)| {
                 args.contains('$') && !matches!(args, "$args" | "$query_string" | "$is_args$args")

@@ -524,8 +524,8 @@ fn parse(text: &str) -> Option<ProxyTarget<'_>> {
 }
 
 fn url(tls: bool, authority: &str, port: Option<u16>) -> String {
-    if authority.starts_with("unix:") {
-        return authority.to_owned();
+    if let Some(path) = authority.strip_prefix("unix:") {
+        return format!("unix:/{}", path.trim_start_matches('/'));
     }
     let scheme = if tls { "https" } else { "http" };
     let has_port = authority

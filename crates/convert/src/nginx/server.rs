@@ -143,7 +143,7 @@ impl<'d> Reader<'d, '_> {
                             hosts.extend([domain.to_lowercase(), format!("*.{}", domain.to_lowercase())])
                         }
                         None if name.contains('$') => {
-                            self.ledger.differs(directive.origin, format!("`{name}` is no host"))
+                            self.ledger.differs(directive.origin, format!("`{name}` is not a host"))
                         }
                         None => hosts.push(name.to_lowercase()),
                     },

@@ -13,14 +13,16 @@ impl Variables {
     /// Those of this process. A setting by `KEEPWARM_…` says the same more precisely, and is left to the configuration.
     pub(crate) fn of_process() -> Self {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let has_setting = |begin: &str, end: &str| {
+        let has_setting = |is: &dyn Fn(&str) -> bool| {
             std::env::vars_os().any(|(name, _)| {
-                name.to_str().is_some_and(|name| name.starts_with(begin) && name.ends_with(end))
+                name.to_str().and_then(|name| name.strip_prefix("KEEPWARM_")).is_some_and(is)
             })
         };
+        let is_address = |name: &str| matches!(name, "LISTEN__MAIN__BIND" | "LISTEN__MAIN__DOMAINS");
+        let is_count = |name: &str| name.starts_with("APP__") && name.ends_with("__WORKERS");
         Self {
-            port: set("PORT").filter(|_| !has_setting("KEEPWARM_LISTEN__MAIN__", "")),
-            web_concurrency: set("WEB_CONCURRENCY").filter(|_| !has_setting("KEEPWARM_APP__", "__WORKERS")),
+            port: set("PORT").filter(|_| !has_setting(&is_address)),
+            web_concurrency: set("WEB_CONCURRENCY").filter(|_| !has_setting(&is_count)),
         }
     }
 }

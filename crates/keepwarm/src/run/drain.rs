@@ -49,9 +49,10 @@ impl Server {
         let open = Arc::clone(&self.listeners.open);
         // From the first moment on: their jobs may take the whole grace.
         let processes = self.stop_processes(grace);
+        let is_asked_here = !matches!(mode, ShutdownMode::HandedOver { .. });
         tokio::select! {
             () = self.drain(mode, processes, end) => {}
-            () = screen::report_stop(|| open.count(), grace) => {}
+            () = screen::report_stop(|| open.count(), grace), if is_asked_here => {}
             () = stop_signals.again() => tracing::warn!(name: "stopping_at_once", "stopping at once"),
         }
         self.supervisor.stop(Duration::ZERO).await;

@@ -9,6 +9,7 @@ mod harness;
 mod launch;
 mod orphans;
 mod output;
+mod processes;
 mod recycle;
 mod reload;
 mod stop;

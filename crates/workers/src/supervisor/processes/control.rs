@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 use keepwarm_telemetry::panics::abort_on_panic_task;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::action::Clocks;
 use super::logging;
 use super::running::{RunEvent, RunningSet};
-use super::set::Clocks;
 use super::task::{self, TaskFailure};
 use super::{Dependency, ProcessSetSnapshot, ProcessSpec, ReplaceReason, TaskSpec};
 use crate::supervisor::control::{interval, now, random, sleep_until};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::set::ProcessNews;
+use super::action::ProcessNews;
 use crate::supervisor::exit::signal_name;
 
 /// Whose process a record is about.

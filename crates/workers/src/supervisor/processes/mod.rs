@@ -6,6 +6,7 @@
 //! * `running` performs for one section; `control` is the task that owns all of them and knows what waits for what.
 //! * `task` runs a command to its end.
 
+mod action;
 mod control;
 mod logging;
 mod report;

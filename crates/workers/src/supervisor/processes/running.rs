@@ -10,9 +10,10 @@ use rustix::process::{Pid, Signal};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use super::action::{Clocks, ProcessAction, ProcessNews, RunId};
 use super::control::ProcessContext;
 use super::logging::{self, Subject, signal};
-use super::set::{Clocks, ProcessAction, ProcessNews, ProcessSet, RunId};
+use super::set::ProcessSet;
 use super::slot::ProcessSlot;
 use super::{ProcessEnd, ProcessSetSnapshot, ProcessSnapshot, ProcessSpec, ReadyCheck};
 use crate::supervisor::output::{Capture, LineWatch, OutputSource};

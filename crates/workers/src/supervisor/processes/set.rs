@@ -14,124 +14,23 @@ use std::time::{Duration, Instant, SystemTime};
 
 use keepwarm_policy::Jitter;
 
+use super::action::{Clocks, ProcessAction, ProcessNews, RunExit, RunId};
 use super::slot::{EndCause, ProcessSlot, ProcessState};
 use super::{ProcessEnd, ProcessFault, ProcessSpec, ReplaceReason, RestartPolicy};
 use crate::supervisor::Exit;
 use crate::supervisor::app::mib;
 
+mod replace;
+mod run;
+
 /// A replaced process that has been up for this time does not hold up the next one. supervisord's `startsecs` has the same default.
 pub(super) const SETTLED: Duration = Duration::from_secs(1);
 /// A process that has run for this time and exits well is followed by another at once: a queue worker that ends after a number of jobs.
 const FULL_LIFE: Duration = Duration::from_secs(1);
-/// A run that is due for longer is left out: the machine was asleep, or its clock was set.
-const MISSED: Duration = Duration::from_secs(60);
 /// The longest sleep until a run: the clock of the machine may be set meanwhile.
 const LOOK: Duration = Duration::from_secs(30);
 /// From SIGKILL until the log says that the kernel does not let it end.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
-
-/// Names one process of a set; never used again.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct RunId(pub(super) u64);
-
-/// Both clocks: deadlines count on one, schedules on the other.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Clocks {
-    pub(super) now: Instant,
-    pub(super) wall: SystemTime,
-}
-
-/// What must be done.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) enum ProcessAction {
-    Start {
-        id: RunId,
-        number: u32,
-        spec: Arc<ProcessSpec>,
-    },
-    /// Tell it to finish.
-    Stop {
-        id: RunId,
-        signal: i32,
-        why: String,
-    },
-    /// Kill its group.
-    Kill {
-        id: RunId,
-        why: String,
-    },
-    /// Not to stop it.
-    Signal {
-        id: RunId,
-        signal: i32,
-    },
-    Log(ProcessNews),
-}
-
-/// What has happened, for the log.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum ProcessNews {
-    Ready {
-        id: RunId,
-        took: Duration,
-    },
-    /// It ended as it was told to.
-    Stopped {
-        id: RunId,
-        end: String,
-    },
-    /// It ended by itself, or was killed for a fault, and another follows.
-    Restarting {
-        id: RunId,
-        reason: String,
-        failed: bool,
-        wait: Duration,
-    },
-    /// It ended, and none follows.
-    Finished {
-        id: RunId,
-        reason: String,
-        failed: bool,
-    },
-    /// A run of a schedule ended.
-    RunEnded {
-        id: RunId,
-        reason: String,
-        failed: bool,
-        took: Duration,
-    },
-    /// The run before has not ended.
-    RunSkipped {
-        id: RunId,
-        running: Duration,
-    },
-    RunMissed {
-        late: Duration,
-    },
-    Unkillable {
-        id: RunId,
-    },
-}
-
-/// How a process ended.
-#[derive(Clone)]
-struct RunExit {
-    id: RunId,
-    failed: bool,
-    fault: Option<ProcessFault>,
-    reason: String,
-    took: Duration,
-}
-
-impl RunExit {
-    fn finished(self) -> ProcessNews {
-        ProcessNews::Finished { id: self.id, reason: self.reason, failed: self.failed }
-    }
-
-    fn of_schedule(self) -> ProcessNews {
-        ProcessNews::RunEnded { id: self.id, reason: self.reason, failed: self.failed, took: self.took }
-    }
-}
 
 /// What the set is to do.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -346,54 +245,6 @@ impl ProcessSet {
         self.handle_timeout(clocks);
     }
 
-    /// Whether outdated processes may be replaced now.
-    pub(super) fn allow_replacing(&mut self, may: bool, now: Instant) {
-        if self.may_replace != may {
-            self.may_replace = may;
-            self.replace_next(now);
-        }
-    }
-
-    /// A reload: all processes are replaced by some of this spec, or get a signal.
-    pub(super) fn reload(&mut self, spec: ProcessSpec, clocks: Clocks) {
-        let is_same = *self.spec == spec;
-        let revived = self.goal == SetGoal::Stop;
-        if let (true, false, Some(signal)) = (is_same, revived, spec.reload_signal) {
-            let up = self.slots.iter().filter(|slot| slot.is_up()).filter_map(|slot| slot.run);
-            self.actions.extend(up.map(|id| ProcessAction::Signal { id, signal }));
-            self.retry_ended(clocks);
-            return;
-        }
-        if self.spec.schedule != spec.schedule {
-            self.next_run = None;
-        }
-        self.spec = Arc::new(spec);
-        self.resize(clocks.now);
-        if revived {
-            self.stop_by = None;
-            self.goal = SetGoal::Wait;
-            return;
-        }
-        self.replace_all(ReplaceReason::Reload, "reload", clocks);
-    }
-
-    /// All processes are replaced. Those of a schedule end as they began.
-    pub(super) fn replace_all(&mut self, why: ReplaceReason, detail: &str, clocks: Clocks) {
-        if self.goal != SetGoal::Run {
-            return;
-        }
-        let runs_all_the_time = self.spec.schedule.is_none();
-        for slot in &mut self.slots {
-            match (slot.run.is_some(), runs_all_the_time) {
-                (true, _) if slot.spec.schedule.is_some() => {}
-                (true, _) => slot.outdated = Some((why, detail.to_owned())),
-                (false, true) => slot.start_again(clocks.now),
-                (false, false) => slot.enter(ProcessState::Scheduled, clocks.now),
-            }
-        }
-        self.handle_timeout(clocks);
-    }
-
     /// Ends all: each gets its signal and its time, or what is left until `by`.
     pub(super) fn stop(&mut self, by: Option<Instant>, why: &str, now: Instant) {
         self.goal = SetGoal::Stop;
@@ -468,44 +319,6 @@ impl ProcessSet {
         self.actions.push_back(ProcessAction::Start { id, number, spec });
     }
 
-    /// Starts the run of a schedule that is due, and finds the next time.
-    fn run_due(&mut self, clocks: Clocks) {
-        let Some(schedule) = self.spec.schedule.as_ref().filter(|_| self.goal == SetGoal::Run) else {
-            return;
-        };
-        let Some(due) = self.next_run else {
-            self.next_run = schedule.next_after(clocks.wall);
-            return;
-        };
-        let late = match clocks.wall.duration_since(due) {
-            Ok(late) => late,
-            // The clock was set back: the time that is due may be far.
-            Err(early) => {
-                let next = schedule.next_after(clocks.wall);
-                if next.is_some_and(|next| next < due) && early.duration() > LOOK {
-                    self.next_run = next;
-                }
-                return;
-            }
-        };
-        self.next_run = schedule.next_after(clocks.wall);
-        if late > MISSED {
-            return self.actions.push_back(ProcessAction::Log(ProcessNews::RunMissed { late }));
-        }
-        let Some(slot) = self.slots.first_mut() else { return };
-        match slot.run {
-            Some(id) => {
-                slot.skipped += 1;
-                let running = clocks.now.saturating_duration_since(slot.started);
-                self.actions.push_back(ProcessAction::Log(ProcessNews::RunSkipped { id, running }));
-            }
-            None => {
-                let number = slot.number;
-                self.start(number, clocks.now);
-            }
-        }
-    }
-
     fn check_deadlines(&mut self, now: Instant) {
         let due = |slot: &&ProcessSlot| slot.deadline.is_some_and(|deadline| deadline <= now);
         let ids: Vec<RunId> = self.slots.iter().filter(due).filter_map(|slot| slot.run).collect();
@@ -540,28 +353,6 @@ impl ProcessSet {
         }
     }
 
-    /// Stops the next outdated process, if all those that were replaced are up.
-    fn replace_next(&mut self, now: Instant) {
-        if self.goal != SetGoal::Run || !self.may_replace {
-            return;
-        }
-        if self.slots.iter().any(|slot| slot.outdated.is_none() && slot.holds_up_others(now)) {
-            return;
-        }
-        if self.slots.iter().any(|slot| slot.state == ProcessState::Stopping) {
-            return;
-        }
-        let next = self.slots.iter_mut().find(|slot| slot.outdated.is_some() && slot.run.is_some());
-        let Some((id, (reason, detail))) = next.and_then(|slot| Some((slot.run?, slot.outdated.clone()?)))
-        else {
-            return;
-        };
-        if let Some(slot) = self.slot(id) {
-            slot.replacements.add(reason);
-        }
-        self.stop_one(id, &detail, now);
-    }
-
     fn stop_one(&mut self, id: RunId, why: &str, now: Instant) {
         let by = self.stop_by;
         let Some(slot) = self.slot(id) else { return };
@@ -587,43 +378,6 @@ impl ProcessSet {
         slot.killed = true;
         slot.deadline = Some(now + UNKILLABLE_AFTER);
         self.actions.push_back(ProcessAction::Kill { id, why });
-    }
-
-    /// At another `count`: slots are added, or told to go.
-    fn resize(&mut self, now: Instant) {
-        let wanted = self.spec.count;
-        let starts = self.goal == SetGoal::Run && self.spec.schedule.is_none();
-        for number in 1..=wanted {
-            match self.slots.iter_mut().find(|slot| slot.number == number) {
-                Some(slot) => slot.removed = false,
-                None => {
-                    let mut slot = ProcessSlot::new(number, &self.spec, now);
-                    slot.start_at = starts.then_some(now);
-                    self.slots.push(slot);
-                }
-            }
-        }
-        self.slots.retain(|slot| slot.number <= wanted || slot.run.is_some());
-        let extra: Vec<RunId> =
-            self.slots.iter().filter(|slot| slot.number > wanted).filter_map(|slot| slot.run).collect();
-        for id in extra {
-            if let Some(slot) = self.slot(id) {
-                slot.removed = true;
-                slot.outdated = None;
-            }
-            self.stop_one(id, "is not needed any more", now);
-        }
-    }
-
-    /// Processes that have ended for good run again, those that back off at once.
-    fn retry_ended(&mut self, clocks: Clocks) {
-        if self.goal == SetGoal::Run && self.spec.schedule.is_none() {
-            self.slots
-                .iter_mut()
-                .filter(|slot| slot.run.is_none())
-                .for_each(|slot| slot.start_again(clocks.now));
-            self.handle_timeout(clocks);
-        }
     }
 }
 

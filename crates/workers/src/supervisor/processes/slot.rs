@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use keepwarm_policy::backoff::Backoff;
 
-use super::set::{RunId, SETTLED, is_fine};
+use super::action::RunId;
+use super::set::{SETTLED, is_fine};
 use super::{ProcessEnd, ProcessFault, ProcessSpec, ReplaceReason};
 use crate::supervisor::{Counts, Exit};
 

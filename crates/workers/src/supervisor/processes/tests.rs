@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use super::set::{Clocks, ProcessAction, ProcessNews, ProcessSet, RunId, SETTLED};
+use super::action::{Clocks, ProcessAction, ProcessNews, RunId};
+use super::set::{ProcessSet, SETTLED};
 use super::{
     Execution, ProcessEnd, ProcessFault, ProcessSpec, ProcessState, ReadyCheck, ReplaceReason, RestartPolicy,
     RunSchedule,

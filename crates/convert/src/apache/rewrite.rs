@@ -1,0 +1,242 @@
+//! `RewriteRule`s of a server: redirects, denials, and what front controllers need.
+
+use super::site::{Host, Reader};
+use super::syntax::Node;
+use crate::expression;
+use crate::model::{PathMatch, Route};
+use crate::table::Table;
+
+const TODO: &str = "write a route with `redirect`, `rewrite` or `respond` by hand";
+
+impl<'a> Reader<'a> {
+    pub(super) fn rewrites(&mut self, host: &Host<'a>) -> Vec<Route> {
+        let mut routes = Vec::new();
+        let mut conditions: Vec<&Node> = Vec::new();
+        let inner = host
+            .own
+            .iter()
+            .filter(|node| matches!(node.name.as_str(), "directory" | "location"))
+            .flat_map(|node| &node.inner);
+        let all: Vec<&Node> = host.own.iter().copied().chain(inner).collect();
+        for node in all {
+            match node.name.as_str() {
+                "rewritecond" => conditions.push(node),
+                "rewriterule" => {
+                    let conditions = std::mem::take(&mut conditions);
+                    match self.rule(host, node, &conditions) {
+                        Ok(made) => {
+                            routes.extend(made);
+                            self.ledger.carried(node.origin);
+                            conditions.iter().for_each(|condition| self.ledger.carried(condition.origin));
+                        }
+                        Err(why) => {
+                            self.ledger.lost(node.origin, why, TODO);
+                            conditions.iter().for_each(|condition| {
+                                self.ledger
+                                    .ignored(condition.origin, "the condition of a rule that is dropped")
+                            });
+                        }
+                    }
+                }
+                "rewriteoptions" | "rewritebase" => {
+                    self.ledger.ignored(node.origin, "rules of an .htaccess stay there")
+                }
+                "rewritemap" => self.ledger.lost(node.origin, "a map of rewrites", "write a `[map.NAME]`"),
+                _ => {}
+            }
+        }
+        routes
+    }
+
+    fn rule(&mut self, host: &Host<'a>, node: &Node, conditions: &[&Node]) -> Result<Option<Route>, String> {
+        let (pattern, target) = (node.arg(0), node.arg(1));
+        let flags: Vec<String> = node
+            .arg(2)
+            .trim_matches(['[', ']'])
+            .split(',')
+            .map(|flag| flag.trim().to_ascii_uppercase())
+            .collect();
+        let has = |name: &str| flags.iter().any(|flag| flag == name || flag.starts_with(&format!("{name}=")));
+        if is_front_controller(target, conditions) && host.root.is_some() {
+            // The entry of the app handles every path without a file.
+            return Ok(None);
+        }
+        let mut table = Table::default();
+        for condition in conditions {
+            set_condition(&mut table, condition)?;
+        }
+        // The whole path: a group of it is the path.
+        let is_path = matches!(pattern, "^(.*)$" | "(.*)" | "^(.*)") && target.contains("$1");
+        let target = &if is_path { target.replace("$1", "%{REQUEST_URI}") } else { target.to_owned() };
+        let is_negated = pattern.starts_with('!');
+        let pattern = pattern.trim_start_matches('!');
+        let is_all = matches!(
+            pattern,
+            "^" | ".*"
+                | "(.*)"
+                | "^(.*)$"
+                | "^.*$"
+                | "^/?(.*)"
+                | "^/(.*)$"
+                | "^/(.*)"
+                | "^(.*)"
+                | "."
+                | "^/?(.*)$"
+        );
+        let checked = expression::check(pattern, has("NC"))?;
+        let captures = checked.contains('(');
+        let path = match (is_all && !target.contains("$1"), is_negated) {
+            (true, false) => PathMatch::Any,
+            (_, true) => PathMatch::Patterns(vec![format!("!~{checked}")]),
+            // In a directory, paths have no slash at the beginning: in a server they have.
+            (false, false) => PathMatch::Regex(checked.replace("^/?", "^/")),
+        };
+        let mut route = Route::new(node.origin, path);
+        route.table.items.extend(table.items);
+        if has("F") {
+            route.table.set("respond", 403i64, node.origin);
+            return Ok(Some(route));
+        }
+        if has("G") {
+            route.table.set("respond", 410i64, node.origin);
+            return Ok(Some(route));
+        }
+        if has("P") {
+            return Err("a rule that passes requests to a proxy".to_owned());
+        }
+        let is_url = target.starts_with("http://") || target.starts_with("https://");
+        if !has("R") && !is_url {
+            return Err("a rule that changes the path".to_owned());
+        }
+        let status = flags.iter().find_map(|flag| flag.strip_prefix("R="));
+        let status: i64 = match status {
+            Some("PERMANENT") => 301,
+            Some("TEMP") | None => 302,
+            Some("SEEOTHER") => 303,
+            Some(code) => code.parse().unwrap_or(302),
+        };
+        let text = template(target, captures).ok_or("its target has a variable without a counterpart")?;
+        let query = match (text.contains('?'), text.contains("$query"), has("QSA")) {
+            (_, true, _) | (true, _, false) => "",
+            (true, false, true) => "&$args",
+            (false, false, _) if has("QSD") => "",
+            (false, false, _) => "$query",
+        };
+        let text = format!("{}{query}", text.trim_end_matches('?'));
+        crate::nginx::safe_target(&text)
+            .map_err(|_| "the client would choose the host of the redirect".to_owned())?;
+        route.table.set("redirect", crate::nginx::redirect(&text, status, node.origin), node.origin);
+        Ok(Some(route))
+    }
+}
+
+/// `RewriteCond %{REQUEST_FILENAME} !-f` and a script.
+fn is_front_controller(target: &str, conditions: &[&Node]) -> bool {
+    let script = target.split('?').next().unwrap_or("").split("/$1").next().unwrap_or("");
+    let all_files = conditions.iter().all(|condition| {
+        let tests_file = condition.arg(0).contains("REQUEST_FILENAME")
+            || condition.arg(0).contains("REQUEST_URI")
+            || condition.arg(0).contains("DOCUMENT_ROOT");
+        tests_file
+            && (condition.arg(1).starts_with("!-")
+                || condition.arg(1).starts_with("-")
+                || condition.arg(1).starts_with('!'))
+    });
+    (script.ends_with(".php") && all_files && !conditions.is_empty())
+        || target == "-" && !conditions.is_empty() && all_files
+}
+
+fn set_condition(table: &mut Table, condition: &Node) -> Result<(), String> {
+    let (subject, pattern) = (condition.arg(0), condition.arg(1));
+    let ignore_case = condition.arg(2).contains("NC");
+    if condition.arg(2).contains("OR") {
+        return Err("conditions of which one is enough".to_owned());
+    }
+    let (sign, plain) = pattern.strip_prefix('!').map_or(("", pattern), |rest| ("!", rest));
+    let name = subject.trim_start_matches("%{").trim_end_matches('}');
+    let negated = sign == "!";
+    let value = |text: &str| -> Result<String, String> {
+        match text.strip_prefix('=') {
+            Some(exact) => Ok(format!("{sign}{exact}")),
+            None => Ok(format!("{sign}~{}", expression::check(text, ignore_case)?)),
+        }
+    };
+    match name {
+        "HTTPS" => {
+            let is_on = plain.trim_matches(['=', '^', '$']).eq_ignore_ascii_case("on");
+            table.set("scheme", if is_on != negated { "https" } else { "http" }, condition.origin);
+        }
+        "SERVER_PORT" => {
+            let is_tls = plain.contains("443");
+            table.set("scheme", if is_tls != negated { "https" } else { "http" }, condition.origin);
+        }
+        "REQUEST_SCHEME" | "HTTP:X-Forwarded-Proto" => {
+            let is_tls = plain.contains("https");
+            table.set("scheme", if is_tls != negated { "https" } else { "http" }, condition.origin);
+        }
+        "HTTP_HOST" | "SERVER_NAME" => {
+            let literal = plain.trim_start_matches('^').trim_end_matches('$').replace("\\.", ".");
+            let is_literal = plain.starts_with('^')
+                && plain.ends_with('$')
+                && !literal.contains(['*', '(', '[', '+', '?', '\\', '|']);
+            let text = match is_literal || plain.starts_with('=') {
+                true => format!("{sign}{}", literal.trim_start_matches('=').to_lowercase()),
+                false => format!("{sign}~{}", expression::check(plain, true)?),
+            };
+            table.set("host", text, condition.origin);
+        }
+        "HTTP_USER_AGENT" => table.set_in(&["header"], "User-Agent", value(plain)?, condition.origin),
+        "HTTP_REFERER" => table.set_in(&["header"], "Referer", value(plain)?, condition.origin),
+        "REQUEST_METHOD" => {
+            let list = plain.trim_matches(['^', '$', '(', ')']);
+            let methods: Vec<String> = list.split('|').map(|method| format!("{sign}{method}")).collect();
+            if !list.bytes().all(|b| b.is_ascii_uppercase() || b == b'|') {
+                return Err("a pattern of methods".to_owned());
+            }
+            table.set("method", crate::table::one_or_list(methods), condition.origin);
+        }
+        "REMOTE_ADDR" => {
+            let address = plain.trim_start_matches('^').trim_end_matches('$').replace("\\.", ".");
+            if !crate::cidr::is_address(&address) {
+                return Err("a pattern of addresses".to_owned());
+            }
+            table.set("client", format!("{sign}{address}"), condition.origin);
+        }
+        name => return Err(format!("a condition on {name}")),
+    }
+    Ok(())
+}
+
+fn template(text: &str, captures: bool) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['%', '$']) {
+        let (before, after) = rest.split_at(at);
+        out.push_str(before);
+        if let Some((name, behind)) = after.strip_prefix("%{").and_then(|inside| inside.split_once('}')) {
+            out.push_str(match name {
+                "HTTP_HOST" => "$host",
+                "SERVER_NAME" => "$host_name",
+                "REQUEST_URI" => "$path",
+                "QUERY_STRING" => "$args",
+                "REQUEST_SCHEME" => "$scheme",
+                _ => return None,
+            });
+            rest = behind;
+            continue;
+        }
+        let mut chars = after.chars();
+        match (chars.next(), chars.next()) {
+            (Some('$'), Some(digit)) if digit.is_ascii_digit() && captures && digit != '0' => {
+                out.push('$');
+                out.push(digit);
+            }
+            // `%1` is a group of a condition.
+            _ => return None,
+        }
+        rest = after.get(2..)?;
+    }
+    out.push_str(rest);
+    // `/$1` of a pattern whose group has the slash already.
+    Some(out)
+}
