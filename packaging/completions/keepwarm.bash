@@ -19,11 +19,17 @@ _keepwarm() {
             keepwarm,check)
                 cmd="keepwarm__subcmd__check"
                 ;;
+            keepwarm,convert)
+                cmd="keepwarm__subcmd__convert"
+                ;;
             keepwarm,explain)
                 cmd="keepwarm__subcmd__explain"
                 ;;
             keepwarm,hash-password)
                 cmd="keepwarm__subcmd__hash__subcmd__password"
+                ;;
+            keepwarm,init)
+                cmd="keepwarm__subcmd__init"
                 ;;
             keepwarm,maintenance)
                 cmd="keepwarm__subcmd__maintenance"
@@ -56,7 +62,7 @@ _keepwarm() {
 
     case "${cmd}" in
         keepwarm)
-            opts="-h -V --help --version run reload status stack maintenance check hash-password explain reference"
+            opts="-h -V --help --version run init reload status stack maintenance check convert hash-password explain reference"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -155,6 +161,48 @@ _keepwarm() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        keepwarm__subcmd__convert)
+            opts="-v -h --from --out --root --verbose --verify --log --host --max --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --verify)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         keepwarm__subcmd__explain)
             opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -177,6 +225,24 @@ _keepwarm() {
             fi
             case "${prev}" in
                 --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        keepwarm__subcmd__init)
+            opts="-h --app --systemd --container --compose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --app)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -326,7 +392,7 @@ _keepwarm() {
             return 0
             ;;
         keepwarm__subcmd__run)
-            opts="-h --config --bind --domain --tls-dev --workers --watch --dry-run --boot --help"
+            opts="-p -h --config --bind --port --host --domain --tls-dev --workers --reload --watch --dry-run --boot --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -337,6 +403,18 @@ _keepwarm() {
                     return 0
                     ;;
                 --bind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -27,23 +27,32 @@ end
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -s h -l help -d 'Print help'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -s V -l version -d 'Print version'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "run" -d 'Serve an application'
+complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "init" -d 'Find the application in a directory and write keepwarm.toml'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "reload" -d 'Reload configuration and workers without losing a request'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "status" -d 'Show apps, workers and listeners of the running instance'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "stack" -d 'Print the stacks of a worker\'s threads, and log them'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "maintenance" -d 'Begin or end maintenance: new requests get 503 and a page'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "check" -d 'Check any HTTP server for known stalls'
+complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "convert" -d 'Convert the configuration of another server to keepwarm.toml'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "hash-password" -d 'Hash a password for `basic_auth`'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "explain" -d 'Explain a configuration key, the keys of a section, or the reason of an error response'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "reference" -d 'Print a page of the reference: the configuration\'s keys, or the error responses'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l config -d 'Configuration file [default: keepwarm.toml]' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l bind -d 'Address to listen on: HOST:PORT or unix:PATH; may be repeated [default: 127.0.0.1:8080]' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -s p -l port -d 'Port to listen on, in place of --bind [default: the variable PORT, else 8080]' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l host -d 'Host to listen on, in place of --bind [default: 127.0.0.1; 0.0.0.0 if only the variable PORT is set]' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l domain -d 'Serve this name over HTTPS, with a certificate from Let\'s Encrypt; may be repeated [default address: port 443, with 80 for redirects]' -r
-complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l workers -d 'Number of worker processes [default: one per core]' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l workers -d 'Number of worker processes [default: the variable WEB_CONCURRENCY, else one per core]' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l tls-dev -d 'Serve over HTTPS and HTTP/2 with a certificate of a local authority (for development)'
-complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l watch -d 'Replace workers when a source file of the app changes (for development)'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l watch -l reload -d 'Replace workers when a source file of the app changes (for development)'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l dry-run -d 'Check the configuration and the files it names, then exit'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l boot -d 'With --dry-run: also start one worker of each app, and stop it when it is ready or has failed'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -s h -l help -d 'Print help'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand init" -l app -d 'Which application to serve, where several are found: a framework, a target or a directory' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand init" -l systemd -d 'Also write a systemd unit'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand init" -l container -d 'Also write a Containerfile'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand init" -l compose -d 'Also write a compose file, and a Containerfile if there is none'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand init" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand reload" -l config -d 'Configuration file of the instance to control [default: the one started in this directory]' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand reload" -l pid -d 'Process id of the instance to control' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand reload" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
@@ -121,6 +130,15 @@ complete -c keepwarm -n "__fish_keepwarm_using_subcommand check" -s k -l insecur
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand check" -l slow -d 'Also measure when an idle connection is closed, which takes minutes'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand check" -l intrusive -d 'Also send malformed messages, which could harm a fragile server'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand convert" -l from -d 'Tool that all files are of, if it is not recognized' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand convert" -l out -d 'File to write, which must not exist [default: standard output]' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand convert" -l root -d 'Directory that stands for / of the machine whose files these are' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand convert" -l verify -d 'Compare the responses of two servers to the same GETs, in place of converting' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand convert" -l log -d 'With --verify: access log whose GETs are sent, in place of a crawl from the path of OLD' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand convert" -l host -d 'With --verify: host to request of both servers [default: that of OLD]' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand convert" -l max -d 'With --verify: number of paths to request at most' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand convert" -s v -l verbose -d 'List every directive in the report'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand convert" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand hash-password" -l user -d 'Print `USER:HASH`, a line of the file of `basic_auth.file`' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand hash-password" -l bcrypt -d 'Hash by bcrypt, for files that other programs read too'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand hash-password" -s h -l help -d 'Print help (see more with \'--help\')'
