@@ -33,9 +33,9 @@ pub(crate) fn nginx_time(text: &str) -> Option<u64> {
 pub(crate) fn time(millis: u64) -> String {
     match millis {
         0 => "0s".to_owned(),
-        millis if millis % 3_600_000 == 0 => format!("{}h", millis / 3_600_000),
-        millis if millis % 60_000 == 0 => format!("{}m", millis / 60_000),
-        millis if millis % 1000 == 0 => format!("{}s", millis / 1000),
+        millis if millis.is_multiple_of(3_600_000) => format!("{}h", millis / 3_600_000),
+        millis if millis.is_multiple_of(60_000) => format!("{}m", millis / 60_000),
+        millis if millis.is_multiple_of(1000) => format!("{}s", millis / 1000),
         millis => format!("{millis}ms"),
     }
 }
@@ -58,7 +58,7 @@ pub(crate) fn bytes(text: &str) -> Option<u64> {
 /// Bytes with the largest unit that fits.
 pub(crate) fn size(bytes: u64) -> String {
     for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
-        if bytes > 0 && bytes % unit == 0 {
+        if bytes > 0 && bytes.is_multiple_of(unit) {
             return format!("{}{name}", bytes / unit);
         }
     }

@@ -23,6 +23,15 @@ impl Node {
     }
 }
 
+/// A section that is open.
+struct Open {
+    name: String,
+    args: Vec<String>,
+    origin: Origin,
+    line: usize,
+    inner: Vec<Node>,
+}
+
 struct Parser<'a> {
     files: &'a Files,
     ledger: &'a mut Ledger,
@@ -55,8 +64,8 @@ pub(super) fn parse(path: &Path, files: &Files, ledger: &mut Ledger) -> Result<V
 impl Parser<'_> {
     fn file(&mut self, path: &Path, depth: usize) -> Result<Vec<Node>, Error> {
         let (text, shown) = (self.files.read(path)?, self.files.shown(path));
-        // Sections that are open, the innermost last: name, arguments, origin, line, what is in them.
-        let mut open: Vec<(String, Vec<String>, Origin, usize, Vec<Node>)> = Vec::new();
+        // The innermost last.
+        let mut open: Vec<Open> = Vec::new();
         let mut top = Vec::new();
         let mut lines = text.lines().enumerate();
         while let Some((index, raw)) = lines.next() {
@@ -71,7 +80,7 @@ impl Parser<'_> {
             }
             if let Some(name) = line.strip_prefix("</") {
                 let name = name.trim_end_matches('>').trim().to_ascii_lowercase();
-                let Some((opened, args, origin, at, inner)) = open.pop() else {
+                let Some(Open { name: opened, args, origin, line: at, inner }) = open.pop() else {
                     return Err(Error::at(
                         &shown,
                         number,
@@ -86,7 +95,7 @@ impl Parser<'_> {
                     ));
                 }
                 let node = Node { name: opened, args, inner, origin };
-                open.last_mut().map_or(&mut top, |(.., inner)| inner).extend(self.unwrapped(node));
+                open.last_mut().map_or(&mut top, |section| &mut section.inner).extend(self.unwrapped(node));
                 continue;
             }
             let is_section = line.starts_with('<');
@@ -99,7 +108,7 @@ impl Parser<'_> {
                 if !line.ends_with('>') {
                     return Err(Error::at(&shown, number, format!("expected `>` at the end of `{line}`")));
                 }
-                open.push((name, args, origin, number, Vec::new()));
+                open.push(Open { name, args, origin, line: number, inner: Vec::new() });
                 continue;
             }
             let nodes = match name.as_str() {
@@ -122,10 +131,10 @@ impl Parser<'_> {
                 }
                 _ => vec![Node { name, args, inner: Vec::new(), origin }],
             };
-            open.last_mut().map_or(&mut top, |(.., inner)| inner).extend(nodes);
+            open.last_mut().map_or(&mut top, |section| &mut section.inner).extend(nodes);
         }
         match open.pop() {
-            Some((name, .., at, _)) => Err(Error::at(
+            Some(Open { name, line: at, .. }) => Err(Error::at(
                 &shown,
                 at,
                 format!("`<{name}>` is not closed: expected `</{name}>` before the end of the file"),
@@ -145,7 +154,7 @@ impl Parser<'_> {
                     != negated
             }
             "ifdefine" => self.defined.contains_key(what) != negated,
-            "ifversion" => !node.args.iter().any(|arg| arg == "<" || arg.starts_with('<')) != negated,
+            "ifversion" => node.args.iter().any(|arg| arg.starts_with('<')) == negated,
             "requireall" => return node.inner,
             _ => return vec![node],
         };

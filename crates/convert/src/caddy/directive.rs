@@ -42,6 +42,8 @@ struct Context {
     root: Option<(String, crate::ledger::Origin)>,
     table: Table,
     request_headers: Table,
+    /// Paths with a rule of authentication that was not converted: they must not be left open.
+    closed: Vec<Route>,
     /// A prefix that `handle_path` or `uri strip_prefix` removes.
     strip: Option<String>,
 }
@@ -71,7 +73,8 @@ impl Reader<'_> {
         let mut handlers: Vec<&Line> = lines.iter().filter(|line| rank(line) != NO_HANDLER).collect();
         handlers.sort_by_key(|line| (rank(line), std::cmp::Reverse(specific(line))));
         let has_try = lines.iter().find(|line| line.name() == "try_files");
-        let mut routes = Vec::new();
+        let mut routes: Vec<Route> = context.closed.clone();
+        context.closed.clear();
         for line in handlers {
             let Some((matched, args)) = self.matched(line, lines, base) else { continue };
             for route in matched {
@@ -275,6 +278,7 @@ impl Reader<'_> {
             users.set(inner.name(), inner.arg(0), inner.origin);
         }
         if has_matcher || users.is_empty() {
+            self.close(line, context);
             self.ledger.lost(
                 line.origin,
                 "passwords for some paths only",
@@ -288,10 +292,20 @@ impl Reader<'_> {
         context.table.set("basic_auth", table, line.origin);
     }
 
+    /// Responds with 501 to what a rule was for.
+    fn close(&mut self, line: &Line, context: &mut Context) {
+        let path = match line.arg(0) {
+            path if path.starts_with('/') => PathMatch::Patterns(vec![path.to_owned()]),
+            _ => PathMatch::Any,
+        };
+        context.closed.push(Route::status(line.origin, path, 501));
+    }
+
     fn forward_auth(&mut self, line: &Line, context: &mut Context, has_matcher: bool) {
         let address = line.args().iter().find(|word| !word.starts_with(['/', '@', '*'])).cloned();
         let path = line.child("uri");
         let (Some(address), Some(path), false) = (address, path, has_matcher) else {
+            self.close(line, context);
             self.ledger.lost(
                 line.origin,
                 "it needs an address and `uri`, and all paths",

@@ -16,6 +16,15 @@ impl<'d> Reader<'d, '_> {
         let mut auth = Table::default();
         self.basic_auth(place, &mut auth);
         self.auth_request(place, &mut auth);
+        if self.is_unguarded(place, &auth) {
+            // A rule that has no counterpart must not leave its paths open.
+            let mut closed = Route::status(route.origin, route.path.clone(), 501);
+            closed.except = route.except.clone();
+            for key in ["host", "client", "scheme", "method"] {
+                closed.table.items.extend(route.table.remove(key));
+            }
+            return vec![closed];
+        }
         if let (Some(satisfy), Some((Clients::Only(list), origin)), false) =
             (satisfy_any, &clients, auth.is_empty())
         {
@@ -57,6 +66,13 @@ impl<'d> Reader<'d, '_> {
         }
         route.table.items.extend(auth.items);
         vec![route]
+    }
+
+    /// Whether a rule of authentication is in force that was not converted.
+    fn is_unguarded(&self, place: &Place<'_, 'd>, auth: &Table) -> bool {
+        [("auth_basic", "basic_auth"), ("auth_request", "auth_request")].iter().any(|(theirs, ours)| {
+            place.scope.one(theirs).is_some_and(|rule| rule.arg(0) != "off") && !auth.has(ours)
+        })
     }
 
     fn clients(&mut self, place: &Place<'_, 'd>) -> Option<(Clients, Origin)> {

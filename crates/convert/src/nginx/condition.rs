@@ -213,7 +213,7 @@ impl<'d> Reader<'d, '_> {
                 self.pending_front = Some(script);
                 Vec::new()
             }
-            _ => self.to_script(&within, &script, block.origin),
+            _ => self.pass_to_script(&within, &script, block.origin),
         }
     }
 }

@@ -19,10 +19,10 @@ impl<'d> Reader<'d, '_> {
         let is_whole =
             matches!(&place.path, PathMatch::Any) || place.path == PathMatch::Begin("/".to_owned());
         if is_whole && let Some(script) = self.pending_front.take() {
-            return self.to_script(place, &script, place.origin);
+            return self.pass_to_script(place, &script, place.origin);
         }
         if let Some((script, index)) = self.index_script(place) {
-            let routes = self.to_script(place, &script, index);
+            let routes = self.pass_to_script(place, &script, index);
             self.ledger.differs(
                 index,
                 "the entry script handles requests for which there is no file, in place of 404",
@@ -192,7 +192,7 @@ impl<'d> Reader<'d, '_> {
                 self.ledger.differs(origin, "the script finds the path in REQUEST_URI, not in the query");
             }
             self.ledger.carried(origin);
-            return self.to_script(place, &path, origin);
+            return self.pass_to_script(place, &path, origin);
         }
         let location = place.server.locations.choose(&path).cloned();
         match location {
@@ -224,7 +224,7 @@ impl<'d> Reader<'d, '_> {
             rewritten.filter(|(script, _)| script.ends_with(".php") && !script.contains('$'))
         {
             self.ledger.differs(rewrite.origin, "the script finds the path in REQUEST_URI");
-            return self.to_script(place, &script, origin);
+            return self.pass_to_script(place, &script, origin);
         }
         let within = Place {
             server: place.server,

@@ -69,7 +69,12 @@ impl<'d> Reader<'d, '_> {
     }
 
     /// Everything that is not a file goes to a script.
-    pub(super) fn to_script(&mut self, place: &Place<'_, 'd>, script: &str, origin: Origin) -> Vec<Route> {
+    pub(super) fn pass_to_script(
+        &mut self,
+        place: &Place<'_, 'd>,
+        script: &str,
+        origin: Origin,
+    ) -> Vec<Route> {
         let location = place.server.locations.choose(script);
         let Some(location) =
             location.filter(|location| location.scope.own_one("fastcgi_pass").is_some()).cloned()
