@@ -7,7 +7,7 @@
 //! `app` and `worker` come before the message, the other fields after it. JSON has the event's stable name as well. A multi-line output of an app
 //! ([`crate::app_output`]) is one record: in text its further lines follow, each indented by four spaces. Spans are not recorded: Keepwarm uses none.
 //!
-//! On a terminal the line is for a person ([`crate::terminal`]): `app` and `worker` are one prefix, and what an app prints has no field behind it.
+//! On a terminal the line is for a person (`terminal.rs`): `app` and `worker` are one prefix, and what an app prints has no field behind it.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
