@@ -66,6 +66,13 @@ interpreter = "@PYTHON@"
 workers = 1
 queue_timeout = "60s"
 env = { COUNT_FILE = "@DIR@/count" }
+[process.mail]
+command = ["sleep", "1000"]
+user = "root"
+[process.daily]
+command = "true"
+schedule = "@daily"
+user = "root"
 "#;
 
 /// Prints a line for each family: kind, name, its samples' label names. Reads strictly.
@@ -180,6 +187,8 @@ fn the_page_describes_every_metric() {
         admin::wait_for_metric(&server, name, 1.0);
     }
     let memory = r#"keepwarm_worker_memory_bytes{app="app",worker="1",kind="own"}"#;
+    admin::wait_for_metric(&server, memory, 1.0);
+    let memory = r#"keepwarm_process_memory_bytes{process="mail",number="1"}"#;
     admin::wait_for_metric(&server, memory, 1.0);
     let text = admin::get(&server, "/metrics", "Accept: application/openmetrics-text\r\n").text();
     let page = std::fs::read_to_string(root().join("docs/operate/metrics.md")).expect("the page");

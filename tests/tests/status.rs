@@ -85,7 +85,8 @@ fn the_json_matches_the_documentation() {
     let listener = "[listen.secure]\nbind = \"unix:@DIR@/secure.sock\"\nroute = [{ respond = 204 }]\n\
                     tls = { cert = \"@DIR@/shop.pem\", key = \"@DIR@/shop.key\" }\n";
     let certificate = Authority::default().identity(&["shop.example"]);
-    let server = Server::start_with(&config(1, &format!("{upstream}{listener}")), |command| {
+    let process = "[process.mail]\ncommand = [\"sleep\", \"1000\"]\nuser = \"root\"\n";
+    let server = Server::start_with(&config(1, &format!("{upstream}{listener}{process}")), |command| {
         certificate.write(command.get_current_dir().expect("it has a directory"), "shop");
     });
     let server = server.warm("/pong");
@@ -96,6 +97,7 @@ fn the_json_matches_the_documentation() {
     let status = wait_for(&server, "the worker is at work", |status| {
         status["workers"][0]["active_requests"][0]["route"] == "/*"
             && !status["workers"][0]["memory"].is_null()
+            && !status["processes"][0]["processes"][0]["memory"].is_null()
     });
     let page =
         std::fs::read_to_string(keepwarm_tests::root().join("docs/operate/status.md")).expect("the page");

@@ -51,7 +51,7 @@ fn children() -> Vec<String> {
     lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// What a supervisor of this process has started, whatever its parent is now.
+/// All that a supervisor of this process has started, whatever its parent is now.
 fn left() -> Vec<String> {
     let mark = format!("KEEPWARM_INSTANCE={}-", std::process::id());
     let is_ours = |entry: &std::fs::DirEntry| {

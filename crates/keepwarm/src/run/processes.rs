@@ -10,6 +10,7 @@ use keepwarm_egress::Upstream;
 use keepwarm_workers::supervisor::{Dependency, ProcessSpec, Supervisor, TaskFailure, TaskSpec};
 use tokio::io::Interest;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::handover::{self, HandoverMessage};
 use super::server::Server;
@@ -63,7 +64,9 @@ impl Server {
     }
 
     /// Reports what processes come after and the supervisor does not know: upstreams, and apps that run by themselves.
-    pub(super) fn watch_dependencies(&self) {
+    pub(super) fn watch_dependencies(&mut self) {
+        // Those of the configuration before end with this.
+        self.dependencies = JoinSet::new();
         for app in self.config.apps.iter().filter(|app| app.address.is_some()) {
             self.supervisor.set_ready(Dependency::App(app.name.as_str().into()));
         }
@@ -71,7 +74,7 @@ impl Server {
         for upstream in self.upstreams.all().into_iter().filter(|upstream| names.contains(&**upstream.name()))
         {
             let supervisor = self.supervisor.clone();
-            tokio::spawn(async move {
+            self.dependencies.spawn(async move {
                 let name = Arc::clone(upstream.name());
                 let upstream = Arc::downgrade(&upstream);
                 // One that is gone is waited for by nobody.

@@ -12,6 +12,7 @@ use keepwarm_telemetry::panics::{self, abort_on_panic};
 use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{StartFailure, Supervisor, TaskFailure};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::ConfigSource;
 use super::drain::ShutdownMode;
@@ -148,6 +149,8 @@ pub(super) struct Server {
     pub(super) control_socket: Option<ControlSocket>,
     /// The process that has taken over, until the processes are stopped.
     pub(super) successor: Option<Successor>,
+    /// What waits for upstreams that processes come after.
+    pub(super) dependencies: JoinSet<()>,
     pub(super) reloads: mpsc::UnboundedReceiver<ReloadRequest>,
     pub(super) reload_requests: mpsc::UnboundedSender<ReloadRequest>,
     /// The generations of workers before this one are over.

@@ -11,6 +11,7 @@ use keepwarm_net::DataPlane;
 use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{AppSpec, Options, ProcessSpec, StartFailure, Supervisor, TaskSpec};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::ConfigSource;
 use super::connection_limit;
@@ -103,6 +104,7 @@ impl Server {
             service_manager: ServiceManager,
             control_socket: None,
             successor: None,
+            dependencies: JoinSet::new(),
             reloads,
             reload_requests,
             over,
@@ -120,6 +122,12 @@ impl Server {
         };
         if !matches!(served, Ok(true)) {
             server.listeners.abandon();
+            // They may have begun a job.
+            let grace = server.config.server.shutdown_grace;
+            tokio::select! {
+                () = server.supervisor.stop_processes(grace, None) => {}
+                () = signals.stop_signals.again() => {}
+            }
             server.supervisor.stop(Duration::ZERO).await;
             return served.map(|_| None);
         }

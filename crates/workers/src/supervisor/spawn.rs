@@ -45,6 +45,15 @@ const PRIVATE: [&str; 9] = [
     "LISTEN_FDNAMES",
 ];
 
+/// Variables that tell a process what it is.
+const OWN: [&str; 5] = [
+    "KEEPWARM_APP",
+    "KEEPWARM_WORKER",
+    "KEEPWARM_PROCESS",
+    "KEEPWARM_PROCESS_NUMBER",
+    "KEEPWARM_BEFORE_START",
+];
+
 /// Whether a variable of Keepwarm's own environment is kept from workers. Settings of the configuration (`KEEPWARM_SECTION__KEY`) are: they hold secrets, as
 /// `KEEPWARM_ADMIN__TOKEN` and the variables of other apps. A worker has its own app's from the app's environment.
 fn is_private(name: &OsStr) -> bool {
@@ -286,7 +295,8 @@ impl SpawnerThread {
         let (pipes, stdout, stderr) = worker_pipes()?;
         let quiet = launch.quiet.map(|quiet| quiet.nice().map_or_else(String::new, |nice| nice.to_string()));
         let mut command = Command::new(&self.executable);
-        for name in private_variables() {
+        // A Keepwarm that another one runs has its own for itself.
+        for name in private_variables().chain(OWN.map(OsString::from)) {
             command.env_remove(name);
         }
         let process = ProcessSettings { soft_files: self.soft_files, ..program.settings().clone() };

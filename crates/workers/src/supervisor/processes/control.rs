@@ -259,6 +259,10 @@ impl ProcessControl {
             replies: Vec::new(),
         });
         stopping.by = stopping.by.min(by);
+        if stopping.ended.is_none() {
+            // Only a successor has to wait for what another instance still runs.
+            self.held.left.clear();
+        }
         stopping.replies.extend(reply);
         self.killing.send_replace(true);
         if grace.is_zero() {

@@ -94,6 +94,22 @@ pub(super) fn news(subject: Subject<'_>, news: &ProcessNews) {
         ProcessNews::Finished { reason, failed: false, .. } => {
             log_process!(info, subject, "process_finished", reason, "process finished: {reason}");
         }
+        ProcessNews::Unkillable { .. } => {
+            log_process!(
+                error,
+                subject,
+                "process_not_ending",
+                "process was killed but does not exit; its successor waits"
+            );
+        }
+        ProcessNews::RunEnded { .. } | ProcessNews::RunSkipped { .. } | ProcessNews::RunMissed { .. } => {
+            of_schedule(subject, news);
+        }
+    }
+}
+
+fn of_schedule(subject: Subject<'_>, news: &ProcessNews) {
+    match news {
         ProcessNews::RunEnded { reason, failed: true, took, .. } => log_process!(
             error,
             subject,
@@ -124,14 +140,7 @@ pub(super) fn news(subject: Subject<'_>, news: &ProcessNews) {
             late_ms = late.as_millis(),
             "scheduled run left out: its time has passed"
         ),
-        ProcessNews::Unkillable { .. } => {
-            log_process!(
-                error,
-                subject,
-                "process_not_ending",
-                "process was killed but does not exit; its successor waits"
-            );
-        }
+        _ => {}
     }
 }
 

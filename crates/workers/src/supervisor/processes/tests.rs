@@ -230,6 +230,21 @@ fn a_reload_replaces_one_after_the_other_and_the_old_one_ends_first() {
     );
 }
 
+/// Found by deploys under load: the next replacement never came.
+#[test]
+fn an_event_that_comes_when_a_process_has_settled_does_not_lose_the_next_replacement() {
+    let mut bench = Bench::released(spec(2));
+    bench.pass(SECOND * 60);
+    bench.set.reload(spec(2), bench.clocks);
+    bench.drive();
+    bench.end(1, &status(0));
+    bench.stops();
+    bench.move_to(bench.clocks.now + SETTLED);
+    bench.set.allow_replacing(true, bench.clocks.now);
+    bench.drive();
+    assert_eq!(bench.stops(), [2]);
+}
+
 #[test]
 fn a_broken_deploy_stops_one_process_only_and_the_next_reload_goes_on() {
     let mut bench = Bench::released(spec(3));

@@ -9,12 +9,11 @@ use crate::supervisor::processes::slot::{ProcessSlot, ProcessState};
 use crate::supervisor::processes::{ProcessSpec, ReplaceReason};
 
 impl ProcessSet {
-    /// Whether outdated processes may be replaced now.
+    /// Whether outdated processes may be replaced now; those that may are. To be called after every event: a replaced process that has been up for
+    /// long enough by then is no timeout any more.
     pub(in super::super) fn allow_replacing(&mut self, may: bool, now: Instant) {
-        if self.may_replace != may {
-            self.may_replace = may;
-            self.replace_next(now);
-        }
+        self.may_replace = may;
+        self.replace_next(now);
     }
 
     /// A reload: all processes are replaced by some of this spec, or get a signal.
