@@ -12,11 +12,12 @@ pub fn reference_markdown() -> String {
         out.push_str("\n## Before any section\n");
         key(&mut out, include);
     }
-    // In the order of a typical file: the process itself, listeners, apps, other processes, upstreams.
-    for name in ["server", "admin", "listen", "app", "process", "upstream", "rate_limit"] {
-        if let Some(info) = top.iter().find(|info| info.name == name) {
-            section(&mut out, info);
-        }
+    // In the order of a typical file; then what this list does not have.
+    let order = ["server", "admin", "listen", "app", "process", "upstream", "rate_limit", "map", "acme"];
+    let mut sections: Vec<_> = top.iter().filter(|info| info.name != "include").collect();
+    sections.sort_by_key(|info| order.iter().position(|name| *name == info.name).unwrap_or(order.len()));
+    for info in sections {
+        section(&mut out, info);
     }
     out
 }
