@@ -10,7 +10,7 @@ use crate::supervisor::processes::{ProcessSpec, ReplaceReason};
 
 impl ProcessSet {
     /// Whether outdated processes may be replaced now; those that may are. To be called after every event: a replaced process that has been up for
-    /// long enough by then is no timeout any more.
+    /// long enough by then has left the timeouts.
     pub(in super::super) fn allow_replacing(&mut self, may: bool, now: Instant) {
         self.may_replace = may;
         self.replace_next(now);
