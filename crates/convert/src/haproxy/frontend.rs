@@ -16,6 +16,7 @@ struct Condition {
 }
 
 const TODO: &str = "write a route with the condition by hand, before the others";
+const CLOSED: &str = "what it may refuse gets 501; write a route with the condition by hand instead";
 
 impl Reader<'_> {
     pub(super) fn frontend(&mut self, section: &Section, defaults: &[Line]) {
@@ -76,7 +77,8 @@ impl Reader<'_> {
                     let mut route = Route::new(origin, PathMatch::Any);
                     route.table.set("upstream", upstream, origin);
                     routes.push(route);
-                    self.backend_rules(&name, &mut routes);
+                    let first = routes.len() - 1;
+                    self.backend_rules(&name, first, &mut routes);
                 }
                 None if routes.iter().any(Route::is_for_all) => {}
                 None => {
@@ -344,31 +346,24 @@ impl Reader<'_> {
         };
         let mut route = Route::new(line.origin, PathMatch::Any);
         route.table.set("upstream", upstream, line.origin);
-        self.conditional(line, 2, section, route, routes);
-        self.backend_rules(name, routes);
+        let first = routes.len();
+        self.conditional(line, 2, section, route, routes, TODO);
+        self.backend_rules(name, first, routes);
     }
 
-    /// Rules of a backend apply to the routes that lead to it.
-    fn backend_rules(&mut self, name: &str, routes: &mut [Route]) {
+    /// Rules of a backend apply to the routes that lead to it: all from `first` on.
+    fn backend_rules(&mut self, name: &str, first: usize, routes: &mut Vec<Route>) {
         let Some(section) =
             self.sections.iter().find(|section| section.kind == "backend" && section.name == name).cloned()
         else {
             return;
         };
-        let upstream = crate::model::name_of(name);
         let mut common = Table::default();
+        let mut rules = Vec::new();
         for line in &section.lines {
             match line.word(0) {
-                "http-request" | "http-response" => {
-                    let mut extra = Vec::new();
-                    match line.word(0) {
-                        "http-request" => self.request_rule(line, &section, &mut extra, &mut common),
-                        _ => self.response_rule(line, &mut common),
-                    }
-                    if !extra.is_empty() {
-                        self.ledger.lost(line.origin, "a rule of a backend with a condition", TODO);
-                    }
-                }
+                "http-request" => self.request_rule(line, &section, &mut rules, &mut common),
+                "http-response" => self.response_rule(line, &mut common),
                 "stick-table" | "stick" | "tcp-request" | "filter" | "acl" => {
                     if line.word(0) != "acl" {
                         self.ledger.lost(
@@ -383,16 +378,44 @@ impl Reader<'_> {
                 _ => {}
             }
         }
-        for route in routes
-            .iter_mut()
-            .filter(|route| route.table.get("upstream") == Some(&Value::from(upstream.as_str())))
-        {
+        let leading = routes.split_off(first);
+        for mut route in leading {
+            routes.extend(rules.iter().map(|rule| self.ahead_of(&route, rule)));
             for item in &common.items {
                 if !route.table.has(&item.key) {
                     route.table.items.push(item.clone());
                 }
             }
+            routes.push(route);
         }
+    }
+
+    /// A rule of a backend for the requests of a route that leads to it; 501 for all of them, if both conditions cannot be one.
+    fn ahead_of(&mut self, route: &Route, rule: &Route) -> Route {
+        let mut ahead = route.clone();
+        ahead.origin = rule.origin;
+        ahead.table.items.retain(|item| item.key != "upstream");
+        let path = match &rule.path {
+            PathMatch::Any => Some(None),
+            PathMatch::Patterns(patterns) => Some(Some(patterns.clone())),
+            _ => None,
+        };
+        let (targets, conditions): (Vec<_>, Vec<_>) = rule
+            .table
+            .items
+            .iter()
+            .cloned()
+            .partition(|item| matches!(item.key.as_str(), "respond" | "redirect"));
+        let condition = path.map(|path| Condition { path, table: Table { items: conditions } });
+        if let Some(mut merged) = condition.and_then(|condition| merged(&ahead, &[condition])) {
+            merged.table.items.extend(targets);
+            return merged;
+        }
+        if let Some(origin) = rule.origin {
+            self.ledger.lost(origin, "two conditions on the same thing", CLOSED);
+        }
+        ahead.table.set("respond", 501i64, rule.origin);
+        ahead
     }
 
     fn redirect(&mut self, line: &Line, at: usize, section: &Section, routes: &mut Vec<Route>) {
@@ -419,7 +442,7 @@ impl Reader<'_> {
         };
         let mut route = Route::new(line.origin, PathMatch::Any);
         route.table.set("redirect", crate::nginx::redirect(&target, code, line.origin), line.origin);
-        self.conditional(line, at + end, section, route, routes);
+        self.conditional(line, at + end, section, route, routes, TODO);
     }
 
     fn request_rule(&mut self, line: &Line, section: &Section, routes: &mut Vec<Route>, common: &mut Table) {
@@ -437,7 +460,10 @@ impl Reader<'_> {
                     .and_then(|at| words.get(at + 1)?.parse::<i64>().ok());
                 let default = if line.word(1) == "return" { 200 } else { 403 };
                 let route = Route::status(origin, PathMatch::Any, status.unwrap_or(default).clamp(200, 599));
-                self.conditional(line, at, section, route, routes);
+                match line.word(1) {
+                    "return" => self.conditional(line, at, section, route, routes, TODO),
+                    _ => self.denial(line, at, section, route, routes),
+                }
             }
             "set-header" | "add-header" | "del-header" if is_conditional => {
                 let is_forwarded = line.word(2).to_ascii_lowercase().starts_with("x-forwarded-");
@@ -474,11 +500,14 @@ impl Reader<'_> {
             | "normalize-uri" => {
                 self.ledger.dropped(origin, "Keepwarm has no such variables", "find out what uses them");
             }
-            "auth" => self.ledger.lost(
-                origin,
-                "users are in a file of bcrypt or argon2 hashes",
-                "set `basic_auth` of the routes: keepwarm hash-password",
-            ),
+            "auth" => {
+                self.ledger.lost(
+                    origin,
+                    "users are in a file of bcrypt or argon2 hashes; its requests get 501",
+                    "set `basic_auth` of the routes (keepwarm hash-password), and remove the 501",
+                );
+                self.close(line, at, section, routes);
+            }
             "track-sc0" | "track-sc1" | "track-sc2" | "sc-inc-gpc0" => {
                 self.ledger.lost(
                     origin,
@@ -510,7 +539,41 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds a route for each alternative of a condition.
+    /// A rule that refuses requests: without a counterpart, what it may refuse gets 501. What clients do is counted otherwise, and is not closed.
+    fn denial(&mut self, line: &Line, at: usize, section: &Section, route: Route, routes: &mut Vec<Route>) {
+        let before = routes.len();
+        let is_limit = line.after(at).iter().any(|word| counts_clients(word))
+            || alternatives(line.after(at)).iter().flatten().any(|term| self.is_counter(term, section));
+        self.conditional(line, at, section, route, routes, if is_limit { TODO } else { CLOSED });
+        if routes.len() == before && !is_limit {
+            self.close(line, at, section, routes);
+        }
+    }
+
+    fn is_counter(&self, term: &str, section: &Section) -> bool {
+        let name = term.trim_start_matches('!');
+        let mut acls = section.lines.iter().filter(|line| line.word(0) == "acl" && line.word(1) == name);
+        acls.any(|line| counts_clients(line.word(2)))
+    }
+
+    /// Responds with 501 where a condition may hold: parts of it without a counterpart count as true.
+    fn close(&mut self, line: &Line, at: usize, section: &Section, routes: &mut Vec<Route>) {
+        let words = line.after(at);
+        let closed = Route::status(line.origin, PathMatch::Any, 501);
+        if words.first().is_none_or(|first| first == "unless") {
+            routes.push(closed);
+            return;
+        }
+        for terms in alternatives(words) {
+            let known: Vec<Condition> = terms
+                .iter()
+                .filter_map(|term| self.term(term.trim_start_matches('!'), term.starts_with('!'), section)?)
+                .collect();
+            routes.push(merged(&closed, &known).unwrap_or_else(|| closed.clone()));
+        }
+    }
+
+    /// Adds a route for each alternative of a condition; none, and `todo` in the report, if a part of it has no counterpart.
     fn conditional(
         &mut self,
         line: &Line,
@@ -518,23 +581,18 @@ impl Reader<'_> {
         section: &Section,
         route: Route,
         routes: &mut Vec<Route>,
+        todo: &str,
     ) {
         let words = line.after(at);
         let Some(first) = words.first() else {
             routes.push(route);
             return;
         };
-        let mut alternatives: Vec<Vec<String>> = vec![Vec::new()];
-        for word in join_braces(words.get(1..).unwrap_or(&[])) {
-            match word.as_str() {
-                "or" | "||" => alternatives.push(Vec::new()),
-                _ => alternatives.iter_mut().last().into_iter().for_each(|terms| terms.push(word.clone())),
-            }
-        }
+        let alternatives = alternatives(words);
         if first == "unless"
             && (alternatives.len() > 1 || alternatives.first().is_some_and(|terms| terms.len() > 1))
         {
-            self.ledger.lost(line.origin, "`unless` with several conditions", TODO);
+            self.ledger.lost(line.origin, "`unless` with several conditions", todo);
             return;
         }
         let mut made = Vec::new();
@@ -550,7 +608,7 @@ impl Reader<'_> {
                         self.ledger.lost(
                             line.origin,
                             format!("the condition `{term}` has no counterpart"),
-                            TODO,
+                            todo,
                         );
                         return;
                     }
@@ -559,7 +617,7 @@ impl Reader<'_> {
             match merged(&route, &conditions) {
                 Some(route) => made.push(route),
                 None => {
-                    self.ledger.lost(line.origin, "two conditions on the same thing", TODO);
+                    self.ledger.lost(line.origin, "two conditions on the same thing", todo);
                     return;
                 }
             }
@@ -601,6 +659,40 @@ impl Reader<'_> {
         }
         all.map(Some)
     }
+}
+
+/// Whether a criterion counts what clients or servers do: a rule with it is a limit.
+fn counts_clients(criterion: &str) -> bool {
+    const COUNTERS: [&str; 14] = [
+        "sc_",
+        "sc0_",
+        "sc1_",
+        "sc2_",
+        "src_conn",
+        "src_http",
+        "src_get_",
+        "src_inc_",
+        "src_sess",
+        "src_bytes",
+        "table_",
+        "be_",
+        "fe_",
+        "nbsrv",
+    ];
+    let criterion = criterion.trim_start_matches(['!', '{']);
+    COUNTERS.iter().any(|counter| criterion.starts_with(counter))
+}
+
+/// The terms of each alternative of `if A B or C`.
+fn alternatives(words: &[String]) -> Vec<Vec<String>> {
+    let mut alternatives: Vec<Vec<String>> = vec![Vec::new()];
+    for word in join_braces(words.get(1..).unwrap_or(&[])) {
+        match word.as_str() {
+            "or" | "||" => alternatives.push(Vec::new()),
+            _ => alternatives.iter_mut().last().into_iter().for_each(|terms| terms.push(word.clone())),
+        }
+    }
+    alternatives
 }
 
 /// `{ path_beg /x }` as one word.
