@@ -299,6 +299,8 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A test that rewrites a module must never load the compiled one of before.
         command.env("PYTHONDONTWRITEBYTECODE", "1");
+        // These are of the tests, not of the server and what it starts.
+        command.env_remove("KEEPWARM_BIN").env_remove("KEEPWARM_FAULTY_BIN");
         // These tests run as root, and what their apps write belongs to it.
         const USER: &str = "KEEPWARM_SERVER__USER";
         if !command.get_envs().any(|(name, _)| name == USER) {
