@@ -267,6 +267,10 @@ fn a_stack_shows_where_a_worker_stands() {
     wait_for(&server, "the worker is at work", |status| {
         status["workers"][0]["active_requests"][0]["route"] == "/*"
     });
+    // It has the request; the application is a moment behind.
+    wait_until("the application sleeps", LONG, || {
+        text(&run(server.folder(), &["stack", "app/1"]).stdout).contains("in sleep")
+    });
     let pid = server.workers()[0].to_string();
     for worker in ["app/1", &pid] {
         let mark = server.mark();
