@@ -666,21 +666,7 @@ impl<'a> Reader<'a> {
         }
         let has_allow = rules.iter().any(|(verdict, ..)| *verdict == Verdict::Allow);
         if let (Some(origin), false) = (is_denied, has_allow) {
-            for key in [
-                "app",
-                "files",
-                "upstream",
-                "try_files",
-                "strip_prefix",
-                "listing",
-                "index",
-                "max_body",
-                "rewrite",
-                "request_headers",
-            ] {
-                route.table.remove(key);
-            }
-            route.table.set("respond", 403i64, origin);
+            deny(route, origin);
             return;
         }
         is_denied.iter().for_each(|origin| self.ledger.carried(*origin));
@@ -729,21 +715,7 @@ impl<'a> Reader<'a> {
                         "it has no AuthUserFile for basic authentication: nobody may use it",
                         "set `basic_auth` or `auth_request`",
                     );
-                    for key in [
-                        "app",
-                        "files",
-                        "upstream",
-                        "try_files",
-                        "strip_prefix",
-                        "listing",
-                        "index",
-                        "max_body",
-                        "rewrite",
-                        "request_headers",
-                    ] {
-                        route.table.remove(key);
-                    }
-                    route.table.set("respond", 403i64, origin);
+                    deny(route, origin);
                 }
             }
         }
@@ -1294,4 +1266,24 @@ fn covers(route: &Route, path: &str) -> bool {
         }
         PathMatch::Exact(_) | PathMatch::Regex(_) => false,
     }
+}
+
+/// Responds with 403, in place of what the route was for.
+fn deny(route: &mut Route, origin: Origin) {
+    const TARGET: [&str; 10] = [
+        "app",
+        "files",
+        "upstream",
+        "try_files",
+        "strip_prefix",
+        "listing",
+        "index",
+        "max_body",
+        "rewrite",
+        "request_headers",
+    ];
+    for key in TARGET {
+        route.table.remove(key);
+    }
+    route.table.set("respond", 403i64, origin);
 }
