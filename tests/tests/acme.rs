@@ -95,7 +95,7 @@ fn stored(server: &Server, kind: &str) -> Vec<String> {
 #[test]
 fn names_get_certificates_by_either_challenge() {
     for challenge in ["http-01", "tls-alpn-01"] {
-        let pebble = Pebble::start(PebbleSettings { bad_nonces: 20, ..PebbleSettings::default() });
+        let pebble = Pebble::start(PebbleSettings { bad_nonces: 40, ..PebbleSettings::default() });
         let names = r#"["shop.test", "www.shop.test"]"#;
         let server = Server::start(&config(&pebble, names, &format!("challenges = [\"{challenge}\"]")));
         for name in ["shop.test", "www.shop.test"] {

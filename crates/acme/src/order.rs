@@ -26,6 +26,9 @@ const POLLING: RetryPolicy = RetryPolicy::new()
     .backoff(1.5)
     .timeout(Duration::from_secs(5 * 60));
 
+/// How often what an authority rejected for its nonce is asked again (RFC 8555 §6.5), after the two times of `instant-acme`.
+const NONCES: u32 = 10;
+
 /// An attempt to obtain a certificate.
 pub(crate) struct Attempt<'a> {
     pub(crate) access: &'a AuthorityAccess,
@@ -41,6 +44,17 @@ pub(crate) struct Attempt<'a> {
 
 impl Attempt<'_> {
     pub(crate) async fn run(&self) -> Result<Certificate, AcmeError> {
+        let mut rejected = 0;
+        loop {
+            match self.run_once().await {
+                // Nothing is lost: the order is continued where it was.
+                Err(error) if error.reason == "bad_nonce" && rejected < NONCES => rejected += 1,
+                ended => return ended,
+            }
+        }
+    }
+
+    async fn run_once(&self) -> Result<Certificate, AcmeError> {
         let (account, client) = self.access.account().await?;
         let obtained = self.obtain(&account).await;
         if let Err(Failure { permanent: true, .. }) = obtained {
@@ -66,12 +80,11 @@ impl Attempt<'_> {
         };
         if order.state().status == OrderStatus::Pending {
             let published = self.meet_challenges(&mut order).await?;
-            let polled = order.poll_ready(&POLLING).await;
+            let polled = poll_ready(&mut order).await;
             drop(published);
-            match polled {
-                // It failed, and the authorization says why.
-                Ok(OrderStatus::Invalid) | Err(Error::Api(_)) => return Err(self.failure(&mut order).await),
-                polled => drop(polled?),
+            polled?;
+            if order.state().status == OrderStatus::Invalid {
+                return Err(self.failure(&mut order).await);
             }
         }
         if order.state().status == OrderStatus::Ready {
@@ -131,9 +144,7 @@ impl Attempt<'_> {
             Some(replaces) => match account.new_order(&new().replaces(replaces)).await {
                 // Without ARI, or not by this authority or account, or replaced already: it is an ordinary order.
                 Err(Error::Unsupported(_)) => account.new_order(&new()).await,
-                Err(Error::Api(problem)) if kind(&problem) != "rateLimited" => {
-                    account.new_order(&new()).await
-                }
+                Err(Error::Api(problem)) if ends_order(&problem) => account.new_order(&new()).await,
                 placed => placed,
             },
         };
@@ -192,8 +203,14 @@ impl Attempt<'_> {
         let own = order.state().error.as_ref().map(AcmeError::of_problem);
         let mut authorizations = order.authorizations();
         while let Some(Ok(mut authorization)) = authorizations.next().await {
-            let Ok(state) = authorization.refresh().await else { continue };
-            for challenge in &state.challenges {
+            let mut rejected = 0;
+            while let Err(Error::Api(problem)) = authorization.refresh().await {
+                if kind(&problem) != "badNonce" || rejected == NONCES {
+                    break;
+                }
+                rejected += 1;
+            }
+            for challenge in &authorization.challenges {
                 let Some(problem) = &challenge.error else { continue };
                 let kinds = [ChallengeKind::Http01, ChallengeKind::TlsAlpn01];
                 let by = kinds
@@ -234,6 +251,25 @@ impl Attempt<'_> {
     async fn forget_order(&self) -> Result<(), AcmeError> {
         let name = self.name.to_owned();
         self.access.blocking(move |storage| storage.remove_order(&name)).await
+    }
+}
+
+/// Waits until the authority has validated the name, or not. Responses to its challenges stay published while this runs, so a rejected nonce does not end it.
+async fn poll_ready(order: &mut Order) -> Result<(), Error> {
+    let mut rejected = 0;
+    loop {
+        match order.poll_ready(&POLLING).await {
+            Ok(_) => return Ok(()),
+            Err(Error::Api(problem)) if order.state().error.is_none() => {
+                if kind(&problem) != "badNonce" || rejected == NONCES {
+                    return Err(Error::Api(problem));
+                }
+                rejected += 1;
+            }
+            // It is the order's own error: its state says so.
+            Err(Error::Api(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        }
     }
 }
 
