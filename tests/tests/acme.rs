@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 /// An order takes seconds, and a busy machine makes several of each.
-const LONG: Duration = Duration::from_secs(90);
+const LONG: Duration = Duration::from_secs(40);
 
 /// Listeners on the ports that the authority looks at, with a maintenance page and a redirect that it must not meet.
 fn config(pebble: &Pebble, names: &str, more: &str) -> String {
@@ -56,7 +56,7 @@ fn certificate(status: &Value, name: &str) -> Value {
 /// Waits until what is shown of a name is as wanted.
 fn wait_shown(server: &Server, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let mut shown = Value::Null;
-    wait_until(&format!("{name}:\n{}", server.log()), LONG, || {
+    wait_until(&format!("what is shown of {name} is as wanted"), LONG, || {
         shown = certificate(&admin::status(server), name);
         wanted(&shown)
     });
