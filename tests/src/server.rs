@@ -80,7 +80,7 @@ workers = 1
 /// How long a start may take: Python imports, on a machine that runs the other tests too.
 const START: Duration = Duration::from_secs(30);
 /// How long a reload may take: new workers start.
-const RELOAD: Duration = Duration::from_secs(60);
+const RELOAD: Duration = Duration::from_secs(180);
 
 /// A running `keepwarm`, stopped when dropped, and also when the test process itself dies.
 pub struct Server {

@@ -106,7 +106,7 @@ fn a_malformed_priority_update_ends_the_connection() {
 
 #[test]
 fn a_response_that_waits_for_urgent_ones_is_not_taken_for_a_slow_client() {
-    let config = "[server]\nthreads = 1\nlimits = { write_timeout = \"1s\", drain_rate = \"200KiB\" }\n[listen.main]\nbind = \"127.0.0.1:0\"\nroute = [{ files = \"@DIR@/files\" }]\n";
+    let config = "[server]\nthreads = 1\nlimits = { write_timeout = \"3s\", drain_rate = \"200KiB\" }\n[listen.main]\nbind = \"127.0.0.1:0\"\nroute = [{ files = \"@DIR@/files\" }]\n";
     let server = Server::start_with(config, |command| {
         let folder = command.get_current_dir().expect("a directory of its own").join("files");
         fs::create_dir(&folder).expect("a folder");
