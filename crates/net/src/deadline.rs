@@ -38,6 +38,8 @@ struct DeadlineSlots {
     at: [Cell<Option<Instant>>; WAITS],
     /// One bit per [`WaitKind`].
     passed: Cell<u8>,
+    /// The ticker knows them.
+    is_registered: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -47,14 +49,18 @@ impl Deadlines {
         let slots = Rc::new(DeadlineSlots {
             at: [const { Cell::new(None) }; WAITS],
             passed: Cell::new(0),
+            is_registered: Cell::new(false),
             waker: RefCell::new(None),
         });
-        REGISTERED.with_borrow_mut(|all| all.push(Rc::downgrade(&slots)));
         Self(slots)
     }
 
     /// Sets, moves or (with `None`) lifts a deadline.
     pub fn set(&self, wait: WaitKind, at: Option<Instant>) {
+        // Not before: most requests of HTTP/2 are served before any is set, and the ticker would keep the storage of each until its next look.
+        if at.is_some() && !self.0.is_registered.replace(true) {
+            REGISTERED.with_borrow_mut(|all| all.push(Rc::downgrade(&self.0)));
+        }
         if let Some(cell) = self.0.at.get(wait as usize) {
             cell.set(at);
         }
@@ -206,6 +212,18 @@ mod tests {
                 assert!(!deadlines.passed(WaitKind::Write));
             })
             .await;
+    }
+
+    #[test]
+    fn deadlines_that_are_never_set_leave_nothing_to_the_ticker() {
+        let registered = || REGISTERED.with_borrow(Vec::len);
+        let before = registered();
+        let deadlines = Deadlines::new();
+        deadlines.set(WaitKind::Write, None);
+        assert_eq!(registered(), before);
+        deadlines.set_after(WaitKind::Write, Duration::from_secs(1));
+        deadlines.set_after(WaitKind::Read, Duration::from_secs(1));
+        assert_eq!(registered(), before + 1);
     }
 
     /// Once, a hung worker was never timed out if `slow_log` was as long as the time in the queue.

@@ -4,7 +4,7 @@
 //!   that points out, and not one that is exchanged meanwhile. Links that stay inside are followed. Files that a distribution's package has installed are the
 //!   exception (`package`).
 //! * **No disk holds up a thread.** Files in the kernel's caches are opened and read at once (`RESOLVE_CACHED`, `RWF_NOWAIT`); anything else is left to the
-//!   runtime's blocking threads.
+//!   runtime's blocking threads. A part that the kernel had in memory within the last second is not asked about again ([`OpenFile::is_cached`]).
 //! * The directory itself is looked up for each file, so that a deploy can exchange it by moving a link: together with the name where there is no link in
 //!   either (`RESOLVE_NO_SYMLINKS`), which then leads nowhere else.
 
@@ -13,8 +13,10 @@ mod htaccess;
 mod list;
 mod name;
 mod package;
+mod recent;
 mod rewrite;
 
+use std::cell::RefCell;
 use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -23,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use keepwarm_net::disk;
+use keepwarm_net::{disk, now};
 use rustix::fs::{Advice, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -32,6 +34,8 @@ pub use htaccess::Rules;
 pub use list::{FolderEntry, FolderListing};
 pub use name::file_name;
 pub use rewrite::RewrittenQuery;
+
+use recent::RecentParts;
 
 /// Attempts for a name that another process is moving. This number is arbitrary.
 const TRIES: u32 = 4;
@@ -44,6 +48,10 @@ const ROOT: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 /// Bytes between two samples of [`OpenFile::is_cached`]: what Linux reads ahead by default.
 const SAMPLED: usize = 128 * 1024;
+
+thread_local! {
+    static RECENT: RefCell<RecentParts> = const { RefCell::new(RecentParts::new()) };
+}
 
 /// A directory whose files requests can name.
 #[derive(Debug, Clone)]
@@ -232,9 +240,21 @@ impl OpenFile {
 
     /// Whether the kernel has `length` bytes from `at` on in memory, as far as samples of it show.
     ///
-    /// A sample every 128 KiB: pages are read and evicted in larger runs. `None`: the file system cannot tell.
+    /// A sample every 128 KiB: pages are read and evicted in larger runs. They are believed for a second. `None`: the file system cannot tell.
     #[must_use]
     pub fn is_cached(&self, at: u64, length: usize) -> Option<bool> {
+        let (part, now) = (recent::part(&self.about, at, length), now());
+        if RECENT.with_borrow(|recent| recent.has(part, now)) {
+            return Some(true);
+        }
+        let cached = self.sample(at, length);
+        if cached == Some(true) {
+            RECENT.with_borrow_mut(|recent| recent.note(part, now));
+        }
+        cached
+    }
+
+    fn sample(&self, at: u64, length: usize) -> Option<bool> {
         let mut byte = [0_u8];
         for offset in (0..length).step_by(SAMPLED) {
             let mut into = [IoSliceMut::new(&mut byte)];

@@ -61,7 +61,12 @@ impl Sending {
 
     /// Returns how many bytes were taken.
     fn hand_over(&mut self, room: usize) -> usize {
-        let bytes = self.out.split_to(room.min(self.out.len())).freeze();
+        let bytes = match self.ended && room >= self.out.len() {
+            // Nothing shares its storage.
+            true => std::mem::take(&mut self.out),
+            false => self.out.split_to(room.min(self.out.len())),
+        };
+        let bytes = bytes.freeze();
         let (count, last) = (bytes.len(), self.out.is_empty() && self.ended && self.trailers.is_none());
         let Some(stream) = &mut self.stream else { return 0 };
         if stream.send_data(bytes, last).is_err() {

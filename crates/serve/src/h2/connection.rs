@@ -289,7 +289,7 @@ enum TurnResult {
 }
 
 /// Serves one request. A panic costs that request alone: 500 where nothing of a response was handed over, else RST_STREAM.
-async fn serve_stream(mut stream: ServerStream, refusal: Option<Refusal>) {
+async fn serve_stream(mut stream: Box<ServerStream>, refusal: Option<Refusal>) {
     let handler = Arc::clone(&stream.context.handler);
     let busy = RequestGuard::new(&stream.context);
     let responded = {

@@ -9,6 +9,7 @@
 //! that is exhausted. Heads are not subject to it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -36,7 +37,7 @@ pub(super) struct Scheduler(Mutex<SchedulerState>);
 struct SchedulerState {
     /// Bytes handed to the `h2` crate that the socket has not taken.
     queued: usize,
-    streams: HashMap<u32, StreamTurn>,
+    streams: HashMap<u32, StreamTurn, BuildHasherDefault<StreamHasher>>,
     waiting: BTreeMap<Position, Waker>,
     /// For each urgency, where the last stream stood: new ones begin there.
     clocks: [u64; 8],
@@ -47,6 +48,28 @@ struct SchedulerState {
     early: usize,
     /// DATA that the socket took, of all streams.
     sent: u64,
+}
+
+/// Spreads stream ids. The client chooses them, but never has more than some hundred of them here: it can gain nothing by collisions.
+#[derive(Debug, Default)]
+struct StreamHasher(u64);
+
+impl Hasher for StreamHasher {
+    fn finish(&self) -> u64 {
+        // The low bits of a product depend on the low bits alone, and ids of clients are odd.
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32((*byte).into());
+        }
+    }
+
+    #[inline]
+    fn write_u32(&mut self, stream: u32) {
+        self.0 = (self.0 ^ u64::from(stream)).wrapping_mul(0x9e37_79b9_7f4a_7c15); // 2^64 / the golden ratio
+    }
 }
 
 #[derive(Debug)]

@@ -14,7 +14,6 @@ use keepwarm_net::h2::Sending;
 use keepwarm_policy::MinRate;
 use keepwarm_telemetry::RequestId;
 use keepwarm_telemetry::panics::Panic;
-use tokio::time::Instant;
 
 use super::connect::StreamSocket;
 use super::scheduler::{Scheduler, StreamTurns};
@@ -127,17 +126,16 @@ pub(super) enum Http2ResponseState {
 }
 
 impl ServerStream {
-    /// For a new request, with the reason to refuse it, if it is malformed.
+    /// For a new request, with the reason to refuse it, if it is malformed. In a box: a future would keep it twice, and each move copy it.
     pub(super) fn new(
         request: http::Request<RecvStream>,
         respond: SendResponse<Bytes>,
         peer: Rc<ConnectionInfo>,
         context: Arc<ListenerContext>,
         shared: ConnectionParts,
-    ) -> (Self, Option<Refusal>) {
+    ) -> (Box<Self>, Option<Refusal>) {
         let mut ours = Request::new(peer);
         ours.http2 = true;
-        ours.received = Instant::now();
         ours.number = context.next_request_number();
         let (parts, body) = request.into_parts();
         let priority = parts.headers.get("priority").map(http::HeaderValue::as_bytes);
@@ -173,7 +171,7 @@ impl ServerStream {
         });
         let state = Http2ExchangeState::of(&ours, ended, limits);
         debug_assert!(!ended || ours.head.body == RequestBody::None);
-        let stream = Self {
+        let stream = Box::new(Self {
             request: ours,
             deadlines: Deadlines::new(),
             state,
@@ -190,7 +188,7 @@ impl ServerStream {
             read,
             broken: None,
             finished: false,
-        };
+        });
         (stream, refusal)
     }
 
