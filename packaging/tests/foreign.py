@@ -80,7 +80,9 @@ class Wire(unittest.TestCase):
         target = binary.target(ARCH)
         name = target.replace("-", "_").upper()
         flags = ["-Clinker=rust-lld", "-Clinker-flavor=ld.lld", "-Clink-self-contained=yes"]
-        env = {**os.environ, f"CARGO_TARGET_{name}_RUNNER": QEMU, "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(flags)}
+        # Examples in the documentation are tests, too: rustdoc links them.
+        encoded = dict.fromkeys(["CARGO_ENCODED_RUSTFLAGS", "CARGO_ENCODED_RUSTDOCFLAGS"], "\x1f".join(flags))
+        env = {**os.environ, f"CARGO_TARGET_{name}_RUNNER": QEMU, **encoded}
         command = ["cargo", "test", "--locked", "--quiet", "-p", "keepwarm-wire", "--target", target]
         done = subprocess.run(command, cwd=packages.ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.assertEqual(done.returncode, 0, done.stdout)

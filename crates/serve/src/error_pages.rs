@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use keepwarm_http1::{AppFields, BadField, RequestHead, scan_app_fields};
 
+use crate::exchange::{FieldList, FieldRef};
 use crate::{Exchange, FetchedResponse, prefers_json};
 
 /// Pages by status.
@@ -116,11 +117,11 @@ impl Exchange<'_> {
     /// Begins an app's error response with the page for its status: the status and the other fields are the app's, and its body is dropped. `None`: there is no
     /// page for it.
     #[cold]
-    pub(crate) fn head_with_page<'a>(
+    pub(crate) fn head_with_page(
         &mut self,
         status: u16,
         close: bool,
-        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        fields: &[FieldRef<'_>],
     ) -> Option<Result<AppFields, BadField>> {
         if self.responded() {
             return None;
@@ -128,11 +129,11 @@ impl Exchange<'_> {
         let pages = self.request().notes.routed.error_pages.clone()?;
         let of_the_body = |name: &[u8]| OF_THE_BODY.iter().any(|of| name.eq_ignore_ascii_case(of.as_bytes()));
         // Not `filter`: the fields' lifetime is shortened to that of ours on the way.
-        let kept = fields.clone().filter_map(|(name, value)| (!of_the_body(name)).then_some((name, value)));
+        let kept = fields.iter().filter_map(|&(name, value)| (!of_the_body(name)).then_some((name, value)));
         let page = match pages.page(status, &self.request().head)? {
             PageSource::Fixed(page) => page,
             PageSource::App(app) => {
-                let found = match scan_app_fields(fields.clone()) {
+                let found = match scan_app_fields(fields.iter().copied()) {
                     Ok(found) => found,
                     Err(bad) => return Some(Err(bad)),
                 };
@@ -152,7 +153,7 @@ impl Exchange<'_> {
         let length = page.body.len().to_string();
         let ours: [(&[u8], &[u8]); 2] =
             [(b"Content-Type", page.content_type.as_bytes()), (b"Content-Length", length.as_bytes())];
-        let begun = self.plain_head(status, None, close, kept.chain(ours));
+        let begun = self.plain_head(status, None, close, &kept.chain(ours).collect::<FieldList<'_>>());
         if begun.is_ok() {
             self.data(&page.body);
             self.request_mut().notes.routed.body_is_replaced = true;

@@ -15,6 +15,7 @@ use keepwarm_telemetry::{RequestId, counters, escape};
 use self::format::Format;
 pub use self::table::{ErrorMessage, ErrorResponse};
 use crate::error_pages::is_of_page;
+use crate::exchange::{FieldList, FieldRef};
 use crate::{BodyError, Exchange, PageError, PageSource, PendingPage, Refusal};
 
 /// Responds to a request with a whole error response: `status`, its reason phrase, the sentence `detail` and the request's id, as JSON (the members of RFC 9457),
@@ -97,7 +98,7 @@ fn send_own<'a>(
     (status, reason, detail): (u16, &'static str, &str),
     printed: Option<&str>,
     close: bool,
-    fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    fields: impl Iterator<Item = FieldRef<'a>>,
 ) {
     let request = exchange.request();
     let format = match printed {
@@ -114,14 +115,15 @@ fn send<'a>(
     close: bool,
     content_type: &'a [u8],
     body: &[u8],
-    fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    fields: impl Iterator<Item = FieldRef<'a>>,
 ) {
-    let ours: [(&'a [u8], &'a [u8]); 2] = [(b"Content-Type", content_type), (b"Cache-Control", b"no-store")];
+    let ours: [FieldRef<'_>; 2] = [(b"Content-Type", content_type), (b"Cache-Control", b"no-store")];
     let length = Some(body.len() as u64);
-    if exchange.plain_head(status, length, close, ours.into_iter().chain(fields)).is_err() {
+    let all: FieldList<'_> = ours.into_iter().chain(fields).collect();
+    if exchange.plain_head(status, length, close, &all).is_err() {
         // A header of the caller or of the route's edits is invalid: the error itself matters more.
         exchange.request_mut().notes.routed.response_edits = None;
-        if exchange.plain_head(status, length, close, ours.into_iter()).is_err() {
+        if exchange.plain_head(status, length, close, &ours).is_err() {
             exchange.abort(reason);
             return;
         }
@@ -150,8 +152,8 @@ pub async fn respond_with_page(exchange: &mut Exchange<'_>) {
     let of_page = page.fields.iter().filter(|(name, _)| is_of_page(name) && !is_own(name));
     let no_store: (&[u8], &[u8]) = (b"Cache-Control", b"no-store");
     let all = of_page.chain(own.filter(|(name, _)| !name.eq_ignore_ascii_case(b"cache-control")));
-    let all = all.chain(std::iter::once(no_store));
-    if exchange.plain_head(error.status, Some(page.body.len() as u64), close, all).is_err() {
+    let all: FieldList<'_> = all.chain(std::iter::once(no_store)).collect();
+    if exchange.plain_head(error.status, Some(page.body.len() as u64), close, &all).is_err() {
         return send_own(exchange, (error.status, error.reason, &detail), None, close, std::iter::empty());
     }
     exchange.data(&page.body);

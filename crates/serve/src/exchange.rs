@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use http::Method;
 use keepwarm_http1::{AppFields, BadField, Fields, ResponseLength, scan_app_fields};
 use keepwarm_net::Deadlines;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::compression::CompressedBody;
@@ -26,6 +27,13 @@ pub struct Exchange<'c> {
     /// The body is compressed; the route asks for it.
     compressed: Option<Box<CompressedBody>>,
 }
+
+/// A field's name and value.
+pub(crate) type FieldRef<'a> = (&'a [u8], &'a [u8]);
+
+/// The fields of a response, listed once: what reads them is then compiled once, and not for the iterator of each handler. Few
+/// responses have more than fit on the stack.
+pub(crate) type FieldList<'a> = SmallVec<[FieldRef<'a>; 16]>;
 
 /// The result of sending a part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,14 +226,27 @@ impl Exchange<'_> {
         status: u16,
         length: Option<u64>,
         close: bool,
-        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        fields: impl Iterator<Item = FieldRef<'a>>,
+    ) -> Result<AppFields, BadField> {
+        // Not `collect`, after which the list is moved: that costs more than to fill it.
+        let mut list = FieldList::new();
+        list.extend(fields);
+        self.listed_head(status, length, close, &list)
+    }
+
+    fn listed_head(
+        &mut self,
+        status: u16,
+        length: Option<u64>,
+        close: bool,
+        fields: &[FieldRef<'_>],
     ) -> Result<AppFields, BadField> {
         if self.awaits_page() {
-            return scan_app_fields(fields);
+            return scan_app_fields(fields.iter().copied());
         }
         if status >= 400
             && self.request().notes.routed.intercept_errors
-            && let Some(begun) = self.head_with_page(status, close, fields.clone())
+            && let Some(begun) = self.head_with_page(status, close, fields)
         {
             return begun;
         }
@@ -233,19 +254,20 @@ impl Exchange<'_> {
     }
 
     /// As [`Self::head`], without a page in place of an error.
-    pub(crate) fn plain_head<'a>(
+    pub(crate) fn plain_head(
         &mut self,
         status: u16,
         length: Option<u64>,
         close: bool,
-        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        fields: &[FieldRef<'_>],
     ) -> Result<AppFields, BadField> {
         // The route's edits; restored for a head that follows this one (see [`Self::take_back`]).
         let Some(edits) = self.request_mut().notes.routed.response_edits.take() else {
             return self.begin_response(status, length, close, fields);
         };
-        let edited = edits.apply(fields);
-        let begun = self.begin_response(status, length, close, edited);
+        let edited: FieldList<'_> = edits.apply(fields.iter().copied()).collect();
+        let begun = self.begin_response(status, length, close, &edited);
+        drop(edited);
         self.request_mut().notes.routed.response_edits = Some(edits);
         begun
     }
@@ -257,7 +279,7 @@ impl Exchange<'_> {
     pub fn pass_head<'a>(
         &mut self,
         status: u16,
-        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        fields: impl Iterator<Item = FieldRef<'a>>,
     ) -> Result<AppFields, BadField> {
         on!(mut self, stream => stream.state.from_upstream = true);
         self.head(status, None, false, fields)

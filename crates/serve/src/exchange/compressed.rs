@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use keepwarm_http1::{AppFields, BadField, scan_app_fields};
 use keepwarm_telemetry::counters;
 
-use super::{Exchange, ProtocolStream};
+use super::{Exchange, FieldList, FieldRef, ProtocolStream};
 use crate::ClientLoss;
 use crate::compression::{BodyEnd, CompressedBody, Compression, CompressionFailed, JudgedHead};
 
@@ -23,12 +23,12 @@ thread_local! {
 
 impl Exchange<'_> {
     /// Begins the response, with its route's compression if that has any.
-    pub(super) fn begin_response<'a>(
+    pub(super) fn begin_response(
         &mut self,
         status: u16,
         length: Option<u64>,
         close: bool,
-        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        fields: &[FieldRef<'_>],
     ) -> Result<AppFields, BadField> {
         let Some(compression) = &self.request().notes.routed.compression else {
             return on!(mut self, stream => stream.begin_response(status, length, close, fields));
@@ -37,22 +37,22 @@ impl Exchange<'_> {
         self.begin_judged(&compression, status, length, close, fields)
     }
 
-    fn begin_judged<'a>(
+    fn begin_judged(
         &mut self,
         compression: &Compression,
         status: u16,
         length: Option<u64>,
         close: bool,
-        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        fields: &[FieldRef<'_>],
     ) -> Result<AppFields, BadField> {
-        let app = scan_app_fields(fields.clone())?;
+        let app = scan_app_fields(fields.iter().copied())?;
         if self.responded() {
             return Ok(app);
         }
         // With HEAD, only a field tells the length of GET's body.
         let known = app.content_length.or(length.filter(|_| !self.is_head()));
         let rules = &compression.rules;
-        let mut judged = JudgedHead::of(rules, self.request(), status, known, fields.clone());
+        let mut judged = JudgedHead::of(rules, self.request(), status, known, fields.iter().copied());
         let mut body = None;
         if let Some(coding) = judged.coding.filter(|_| !self.is_head()) {
             body = CompressedBody::new(coding, rules.level, known, judged.is_feed);
@@ -62,8 +62,8 @@ impl Exchange<'_> {
             }
         }
         let length = length.filter(|_| judged.coding.is_none());
-        let edited = judged.apply(fields);
-        on!(mut self, stream => stream.begin_response(status, length, close, edited))?;
+        let edited: FieldList<'_> = judged.apply(fields.iter().copied()).collect();
+        on!(mut self, stream => stream.begin_response(status, length, close, &edited))?;
         self.compressed = body.map(Box::new);
         Ok(app)
     }

@@ -14,7 +14,7 @@ use keepwarm_telemetry::stalls::Stall;
 
 use super::stream::{PendingHead, ResponseState, Stream};
 use crate::ClientLoss;
-use crate::exchange::response_length;
+use crate::exchange::{FieldRef, response_length};
 
 /// How long a head waits for a body due at once, and a body for its end.
 const HOLD: Duration = Duration::from_millis(2);
@@ -41,14 +41,14 @@ impl Stream {
     }
 
     /// Begins the response.
-    pub(crate) fn begin_response<'a>(
+    pub(crate) fn begin_response(
         &mut self,
         status: u16,
         length: Option<u64>,
         close: bool,
-        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        fields: &[FieldRef<'_>],
     ) -> Result<AppFields, BadField> {
-        let app = scan_app_fields(fields.clone())?;
+        let app = scan_app_fields(fields.iter().copied())?;
         if !matches!(self.state.response, ResponseState::None) {
             return Ok(app);
         }
@@ -65,14 +65,14 @@ impl Stream {
         // HTTP/1.0 that could be kept if the length were known.
         if decided.framing == ResponseFraming::UntilClose && !close && self.state.facts.keep_alive {
             let mut copy = Fields::new();
-            fields.for_each(|(name, value)| copy.push(name, value));
+            fields.iter().for_each(|&(name, value)| copy.push(name, value));
             let held = PendingHead { status, fields: copy, has_date: app.has_date };
             self.state.response = ResponseState::Pending(Box::new(held));
             self.hold();
             return Ok(app);
         }
         self.note_close(&decided, asked);
-        self.write_head(status, decided, app.has_date, fields);
+        self.write_head(status, decided, app.has_date, fields.iter().copied());
         Ok(app)
     }
 

@@ -13,7 +13,7 @@ use keepwarm_net::{WaitKind, http_date, now};
 
 use super::stream::{Http2ResponseState, ServerStream};
 use crate::ClientLoss;
-use crate::exchange::response_length;
+use crate::exchange::{FieldRef, response_length};
 
 /// Informational responses kept on a connection for a client that does not take them; more are dropped. The same limit as on our own connections to servers.
 const HINTS: usize = 64;
@@ -43,14 +43,14 @@ impl ServerStream {
     }
 
     /// Begins the response.
-    pub(crate) fn begin_response<'a>(
+    pub(crate) fn begin_response(
         &mut self,
         status: u16,
         length: Option<u64>,
         _close: bool,
-        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        fields: &[FieldRef<'_>],
     ) -> Result<AppFields, BadField> {
-        let app = scan_app_fields(fields.clone())?;
+        let app = scan_app_fields(fields.iter().copied())?;
         if self.state.response != Http2ResponseState::None {
             return Ok(app);
         }
@@ -76,7 +76,7 @@ impl ServerStream {
         let decided = plan(self.state.facts, facts);
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        fill(response.headers_mut(), fields)?;
+        fill(response.headers_mut(), fields.iter().copied())?;
         if let Some(priority) = response.headers().get("priority") {
             self.turns.amend(priority.as_bytes());
         }
