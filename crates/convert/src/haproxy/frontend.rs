@@ -461,7 +461,7 @@ impl Reader<'_> {
                 let default = if line.word(1) == "return" { 200 } else { 403 };
                 let status = status.unwrap_or(default).clamp(200, 599);
                 let mut route = Route::status(origin, PathMatch::Any, status);
-                self.body(origin, &words, status, &mut route);
+                self.body(origin, words, status, &mut route);
                 match line.word(1) {
                     "return" => self.conditional(line, at, section, route, routes, TODO),
                     _ => self.denial(line, at, section, route, routes),
