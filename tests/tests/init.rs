@@ -164,6 +164,33 @@ fn a_procfile_is_served() {
     assert_eq!(server.ask(get("/x.txt")).text(), "kettle");
 }
 
+/// Each other line becomes a process, and `release` what runs before.
+#[test]
+fn the_other_lines_of_a_procfile_run_too() {
+    let site = Directory::with(
+        "procfile-processes",
+        &[
+            (
+                "Procfile",
+                "release: echo kettle > released && touch done\nweb: python3 -m http.server --bind 127.0.0.1 ${PORT:-1}\n\
+                 worker: MOOD=warm python3 -c 'import os, time; print(os.environ[\"MOOD\"], \"worker\", flush=True); time.sleep(600)'\n\
+                 clock: sleep 600\n",
+            ),
+            ("x.txt", "kettle"),
+        ],
+    );
+    let output = site.run(&["init"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let report = "It also runs `release` (Procfile:1), `worker` (Procfile:3) and `clock` (Procfile:4).";
+    assert!(said(&output).contains(report), "{}", said(&output));
+    let written = site.text("keepwarm.toml");
+    assert!(written.contains("[process.clock]\ncommand = [\"sleep\", \"600\"]\n"), "{written}");
+    let server = serve(&site).warm("/x.txt");
+    assert_eq!(server.ask(get("/released")).text(), "kettle\n");
+    assert_eq!(server.ask(get("/done")).status, 200);
+    server.wait_for_log("warm worker", BOUND);
+}
+
 #[test]
 fn a_static_site_is_served_without_what_is_not_for_visitors() {
     let site = Directory::with("static", &[("index.html", "<p>kettle"), (".env", "secret")]);

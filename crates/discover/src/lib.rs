@@ -22,6 +22,7 @@ mod tests;
 pub use choice::Discovery;
 pub use framework::{Framework, Language, Rank};
 pub use nearest::nearest_target;
+pub use procfile::{Process, processes};
 pub use project::Project;
 
 /// A line that shows something.

@@ -63,31 +63,52 @@ pub(crate) fn find(project: &Project) -> Vec<Candidate> {
         Some(target) => Start::Entry(target.clone()),
         None => Start::Command { words: words(&web.command), build: None },
     };
-    let mut found = Candidate::new(&PROCFILE, start, vec![line]);
-    for (name, line) in other_processes(project) {
-        found.advice.push(format!("{FILE}:{line}: `{name}` serves no requests and is not in keepwarm.toml"));
+    vec![Candidate::new(&PROCFILE, start, vec![line])]
+}
+
+/// A line of a Procfile that serves no requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Its name; `release` is a command before each release.
+    pub name: String,
+    /// Its command, as words.
+    pub words: Vec<String>,
+    /// Where it is, as `Procfile:2`.
+    pub place: String,
+}
+
+/// The lines but `web` of the Procfile beside an application. The first of a name counts.
+#[must_use]
+pub fn processes(project: &Project, of: &Candidate) -> Vec<Process> {
+    let mut found: Vec<Process> = Vec::new();
+    for (number, line) in project.inner(&of.directory).text(FILE).unwrap_or_default().lines().enumerate() {
+        let Some((name, command)) = line.trim().split_once(':') else { continue };
+        let words = words(command.trim());
+        if is_name(name)
+            && name != "web"
+            && !words.is_empty()
+            && !found.iter().any(|known| known.name == name)
+        {
+            found.push(Process { name: name.to_owned(), words, place: format!("{FILE}:{}", number + 1) });
+        }
     }
-    vec![found]
+    found
 }
 
-/// The processes of a Procfile but `web`, with their lines.
-fn other_processes(project: &Project) -> Vec<(String, usize)> {
-    let Some(text) = project.text(FILE) else { return Vec::new() };
-    let name = |line: &str| {
-        let (name, _) = line.split_once(':')?;
-        let is_name =
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-        (is_name && name != "web").then(|| name.to_owned())
-    };
-    text.lines().enumerate().filter_map(|(number, line)| Some((name(line.trim())?, number + 1))).collect()
+fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-/// The words of a command; a shell runs one that needs it, and is replaced by it.
+/// The words of a command; a shell runs one that needs it, and is replaced by it where it is a single command.
 fn words(command: &str) -> Vec<String> {
-    if command.contains(['$', '&', '|', ';', '<', '>', '`', '"', '\'', '*', '(', '\\', '~'])
-        || command.split(' ').next().is_some_and(|word| word.contains('='))
-    {
-        return vec!["sh".to_owned(), "-c".to_owned(), format!("exec {command}")];
+    let has_variables = command.split(' ').next().is_some_and(|word| word.contains('='));
+    let command = if has_variables { format!("env {command}") } else { command.to_owned() };
+    let is_single = !command.contains(['&', '|', ';', '(', '`'])
+        && !["cd ", "exec ", "export ", "test ", "[ ", "if "].iter().any(|start| command.starts_with(start));
+    if !is_single || command.contains(['$', '<', '>', '"', '\'', '*', '\\', '~']) {
+        let command = if is_single { format!("exec {command}") } else { command };
+        return vec!["sh".to_owned(), "-c".to_owned(), command];
     }
     command.split_whitespace().map(str::to_owned).collect()
 }
@@ -223,6 +244,10 @@ mod tests {
     fn a_command_that_needs_a_shell_gets_one() {
         assert_eq!(words("node server.js"), ["node", "server.js"]);
         assert_eq!(words("./bin/serve -p $PORT"), ["sh", "-c", "exec ./bin/serve -p $PORT"]);
-        assert_eq!(words("A=1 ./serve"), ["sh", "-c", "exec A=1 ./serve"]);
+        assert_eq!(words("A=1 ./serve"), ["env", "A=1", "./serve"]);
+        assert_eq!(words("A=1 ./serve $B"), ["sh", "-c", "exec env A=1 ./serve $B"]);
+        // `exec a && b` would never come to `b`.
+        assert_eq!(words("./migrate && ./seed"), ["sh", "-c", "./migrate && ./seed"]);
+        assert_eq!(words("cd app"), ["sh", "-c", "cd app"]);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{Candidate, Discovery, Project, Start, discover, nearest_target};
+use crate::{Candidate, Discovery, Process, Project, Start, discover, nearest_target, processes};
 
 /// A directory with these files, gone afterwards.
 struct Directory(PathBuf);
@@ -575,9 +575,19 @@ fn a_procfile_decides() {
         ("nothing", &[("Procfile", "worker: x\n")]),
         ("nothing", &[("Procfile", "web:\n")]),
     ]);
-    let directory = Directory::new(&[("Procfile", "web: ./serve\nworker: celery\n")]);
+    let directory = Directory::new(&[(
+        "Procfile",
+        "web: ./serve\n# a comment: no process\nworker: celery -A shop\nworker: again\nbad name: x\nrelease:\n",
+    )]);
     let Discovery::One { chosen, .. } = directory.found() else { panic!("one") };
-    assert_eq!(chosen.advice, ["Procfile:2: `worker` serves no requests and is not in keepwarm.toml"]);
+    assert_eq!(chosen.advice, [""; 0]);
+    let processes = processes(&Project::open(&directory.0).expect("a directory"), &chosen);
+    let expected = Process {
+        name: "worker".to_owned(),
+        words: ["celery", "-A", "shop"].map(str::to_owned).to_vec(),
+        place: "Procfile:3".to_owned(),
+    };
+    assert_eq!(processes, [expected]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use keepwarm_discover::{Candidate, Discovery, Project, discover};
+use keepwarm_discover::{Candidate, Discovery, Process, Project, discover, processes};
 
 pub(crate) use self::report::what_is_here;
 use self::write::NewFile;
@@ -33,7 +33,12 @@ fn run(options: &cli::Init, root: &Path) -> Result<String, String> {
         .map_err(|error| format!("cannot read the directory {}: {error}", root.display()))?;
     let found = discover(&project);
     let (chosen, others) = choose(options, &project, found)?;
-    let plan = Plan { root: &absolute(root), app: app_name(root), chosen: &chosen };
+    let plan = Plan {
+        root: &absolute(root),
+        app: app_name(root),
+        chosen: &chosen,
+        processes: processes(&project, &chosen),
+    };
     let files = plan.files(options);
     write::all(root, &files)?;
     Ok(report::written(root, &plan, &others, &files))
@@ -63,6 +68,8 @@ struct Plan<'a> {
     /// The NAME of `[app.NAME]`.
     app: String,
     chosen: &'a Candidate,
+    /// The lines of its Procfile that serve no requests.
+    processes: Vec<Process>,
 }
 
 impl Plan<'_> {

@@ -224,7 +224,13 @@ impl<'a> Reader<'a> {
             match node.name.as_str() {
                 "redirect" | "redirectpermanent" | "redirecttemp" => routes.extend(self.redirect(node)),
                 "redirectmatch" => routes.extend(self.redirect_match(node)),
-                _ => {}
+                _ => continue,
+            }
+            if is_proxied(host, node) {
+                self.ledger.differs(
+                    node.origin,
+                    "Apache passes the path to the server of ProxyPass instead, and never redirects",
+                );
             }
         }
         routes.extend(self.rewrites(host));
@@ -1240,6 +1246,16 @@ fn is_php_directive(node: &Node) -> bool {
         || (matches!(node.name.as_str(), "addtype" | "addhandler")
             && node.args.iter().any(|arg| arg.contains("x-httpd-php")))
         || node.inner.iter().any(is_php_directive)
+}
+
+/// Whether a ProxyPass has the path of a redirect: mod_proxy comes before mod_alias.
+fn is_proxied(host: &Host<'_>, redirect: &Node) -> bool {
+    let path = redirect.args.iter().find_map(|arg| arg.trim_start_matches('^').strip_prefix('/'));
+    let first = host.each("proxypass").find(|pass| {
+        let prefix = pass.arg(0).trim_start_matches('/');
+        path.is_some_and(|path| path.starts_with(prefix) || path == prefix.trim_end_matches('/'))
+    });
+    first.is_some_and(|pass| pass.arg(1) != "!")
 }
 
 /// How much of a path a route fixes: longer ones come first, regular expressions and denials before all.

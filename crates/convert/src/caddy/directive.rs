@@ -461,7 +461,7 @@ impl Reader<'_> {
                 let inner = self.block(&line.inner, &route, &own, label);
                 closed(inner, route, line)
             }
-            "redir" => vec![self.redirect(line, args, route)],
+            "redir" => vec![self.redirect(line, args, route, context)],
             "respond" | "error" | "abort" => vec![self.respond(line, args, route, context)],
             "reverse_proxy" => self.proxy(line, args, route, context),
             "php_fastcgi" | "php_server" | "php" => self.php(line, args, route, context, label),
@@ -473,7 +473,8 @@ impl Reader<'_> {
         }
     }
 
-    fn redirect(&mut self, line: &Line, args: &[String], mut route: Route) -> Route {
+    fn redirect(&mut self, line: &Line, args: &[String], mut route: Route, context: &Context) -> Route {
+        add_headers(&mut route, context);
         let status = match args.get(1).map(String::as_str) {
             Some("permanent") => 301,
             Some("temporary") | None => 302,
@@ -500,9 +501,7 @@ impl Reader<'_> {
     fn respond(&mut self, line: &Line, args: &[String], mut route: Route, context: &Context) -> Route {
         let numbers = args.iter().find_map(|word| word.parse::<i64>().ok());
         let body = args.iter().find(|word| word.parse::<i64>().is_err());
-        if let Some(headers) = context.table.items.iter().find(|item| item.key == "headers") {
-            route.table.items.push(headers.clone());
-        }
+        add_headers(&mut route, context);
         if line.name() == "abort" {
             self.ledger.differs(
                 line.origin,
@@ -900,6 +899,13 @@ impl Reader<'_> {
                 self.ledger.differs(line.origin, format!("only paths below {prefix}/"));
             }
         }
+    }
+}
+
+/// Headers that apply to all responses are those of redirects and fixed responses too.
+fn add_headers(route: &mut Route, context: &Context) {
+    if let Some(headers) = context.table.items.iter().find(|item| item.key == "headers") {
+        route.table.items.push(headers.clone());
     }
 }
 

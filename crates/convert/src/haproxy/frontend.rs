@@ -459,7 +459,9 @@ impl Reader<'_> {
                     .position(|word| word == "deny_status" || word == "status")
                     .and_then(|at| words.get(at + 1)?.parse::<i64>().ok());
                 let default = if line.word(1) == "return" { 200 } else { 403 };
-                let route = Route::status(origin, PathMatch::Any, status.unwrap_or(default).clamp(200, 599));
+                let status = status.unwrap_or(default).clamp(200, 599);
+                let mut route = Route::status(origin, PathMatch::Any, status);
+                self.body(origin, words, status, &mut route);
                 match line.word(1) {
                     "return" => self.conditional(line, at, section, route, routes, TODO),
                     _ => self.denial(line, at, section, route, routes),
@@ -537,6 +539,23 @@ impl Reader<'_> {
             ("del-header", false) => common.push_in(&["headers"], "remove", line.word(2), origin),
             _ => self.ledger.lost(origin, "it has no counterpart", "set `headers` of the route by hand"),
         }
+    }
+
+    /// `string TEXT` and `content-type TYPE` of `return` and `deny`.
+    fn body(&mut self, origin: Origin, words: &[String], status: i64, route: &mut Route) {
+        let after = |name: &str| words.iter().position(|word| word == name).and_then(|at| words.get(at + 1));
+        let other = ["file", "lf-file", "lf-string", "errorfile", "errorfiles", "hdr"];
+        if let Some(word) = words.iter().find(|word| other.contains(&word.as_str())) {
+            self.ledger.differs(origin, format!("`{word}` is left out: the body is Keepwarm's own"));
+        }
+        let Some(text) = after("string").filter(|_| !matches!(status, 204 | 304)) else { return };
+        let mut respond = Table::default();
+        respond.set("status", status, origin);
+        respond.set("body", text.replace('$', "$$"), origin);
+        if let Some(media) = after("content-type").filter(|media| *media != "text/plain") {
+            respond.set("content_type", media.as_str(), origin);
+        }
+        route.table.set("respond", respond, origin);
     }
 
     /// A rule that refuses requests: without a counterpart, what it may refuse gets 501. What clients do is counted otherwise, and is not closed.

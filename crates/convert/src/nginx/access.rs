@@ -9,6 +9,24 @@ use crate::ledger::Origin;
 use crate::model::Route;
 use crate::table::Table;
 
+/// Rules that have no counterpart.
+const GUARDS: [&str; 14] = [
+    "access_by_lua",
+    "access_by_lua_block",
+    "access_by_lua_file",
+    "rewrite_by_lua",
+    "rewrite_by_lua_block",
+    "rewrite_by_lua_file",
+    "js_access",
+    "auth_jwt",
+    "auth_digest",
+    "auth_gss",
+    "auth_ldap",
+    "auth_pam",
+    "auth_spnego",
+    "auth_oidc",
+];
+
 impl<'d> Reader<'d, '_> {
     pub(super) fn access(&mut self, place: &Place<'_, 'd>, mut route: Route) -> Vec<Route> {
         let clients = self.clients(place);
@@ -70,6 +88,9 @@ impl<'d> Reader<'d, '_> {
 
     /// Whether a rule of authentication is in force that was not converted.
     fn is_unguarded(&self, place: &Place<'_, 'd>, auth: &Table) -> bool {
+        if GUARDS.iter().any(|guard| place.scope.one(guard).is_some_and(|rule| rule.arg(0) != "off")) {
+            return true;
+        }
         [("auth_basic", "basic_auth"), ("auth_request", "auth_request")].iter().any(|(theirs, ours)| {
             place.scope.one(theirs).is_some_and(|rule| rule.arg(0) != "off") && !auth.has(ours)
         })

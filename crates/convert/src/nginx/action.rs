@@ -34,6 +34,11 @@ impl Place<'_, '_> {
     pub(super) fn route(&self, path: PathMatch) -> Route {
         Route { except: self.except.clone(), ..Route::new(self.origin, path) }
     }
+
+    /// A route that refuses what a directive without a counterpart was for.
+    pub(super) fn closed(&self, origin: Origin) -> Route {
+        Route { except: self.except.clone(), ..Route::status(origin, self.path.clone(), 501) }
+    }
 }
 
 /// Redirects of a `rewrite`, and their statuses.
@@ -131,11 +136,13 @@ impl<'d> Reader<'d, '_> {
 
     /// The routes of a place: its conditions and rewrites, then its content.
     fn place(&mut self, place: &Place<'_, 'd>) -> Vec<Route> {
-        let (mut routes, is_final) = self.rewrite_phase(place);
+        let (mut phase, is_final) = self.rewrite_phase(place);
+        // The rewrites of a location are not for the methods that `limit_except` limits.
+        let mut routes = self.limit_except(place);
+        routes.append(&mut phase);
         if !is_final {
-            routes.extend(self.content(place));
+            routes.extend(self.handler(place));
         }
-        self.limit_except(place, &mut routes);
         routes
     }
 
@@ -387,31 +394,14 @@ impl<'d> Reader<'d, '_> {
         routes
     }
 
-    /// `limit_except`: other methods have rules of their own.
-    fn limit_except(&mut self, place: &Place<'_, 'd>, routes: &mut Vec<Route>) {
-        let Some(block) = place.scope.own_one("limit_except") else { return };
-        let is_denied = block.children().iter().all(|inner| inner.name == "deny" && inner.arg(0) == "all");
-        if !is_denied {
-            super::drop_block(
-                block,
-                "rules for other methods than `deny all` have no counterpart",
-                "write two routes with `method` by hand",
-                self.ledger,
-            );
-            return;
-        }
-        self.ledger.carried(block.origin);
-        block.children().iter().for_each(|inner| self.ledger.carried(inner.origin));
-        let mut route = place.route(place.path.clone());
-        let methods: Vec<String> =
-            block.args.iter().filter(|method| *method != "HEAD").map(|method| format!("!{method}")).collect();
-        route.table.set("method", crate::table::one_or_list(methods), block.origin);
-        route.table.set("respond", 403i64, block.origin);
-        routes.insert(0, route);
-    }
-
     /// What serves the request.
     pub(super) fn content(&mut self, place: &Place<'_, 'd>) -> Vec<Route> {
+        let mut routes = self.limit_except(place);
+        routes.extend(self.handler(place));
+        routes
+    }
+
+    pub(super) fn handler(&mut self, place: &Place<'_, 'd>) -> Vec<Route> {
         let own = |name: &str| place.scope.own_one(name);
         if let Some(pass) = own("proxy_pass").or_else(|| own("grpc_pass")) {
             return self.proxied(place, pass);
@@ -427,13 +417,21 @@ impl<'d> Reader<'d, '_> {
                 format!("Keepwarm has no {}", name.trim_end_matches("_pass")),
                 todo,
             );
-            return vec![Route::status(pass.origin, place.path.clone(), 501)];
+            return vec![place.closed(pass.origin)];
+        }
+        if let Some(program) = place.scope.own().iter().find(|inner| is_program(&inner.name)) {
+            return vec![place.closed(program.origin)];
         }
         if let Some(files) = own("try_files") {
             return self.try_files(place, files);
         }
         self.static_files(place)
     }
+}
+
+/// Directives whose program makes the response.
+fn is_program(name: &str) -> bool {
+    matches!(name, "js_content" | "perl") || name.starts_with("content_by_lua")
 }
 
 /// The value of `redirect`.

@@ -8,6 +8,7 @@ use crate::model::{PathMatch, Route};
 use crate::table::Table;
 
 const TODO: &str = "write a route with the condition by hand, before the others";
+const CLOSED: &str = "what it may refuse gets 501; write a route with the condition by hand instead";
 
 impl<'d> Reader<'d, '_> {
     /// The routes of an `if`: none where it is dropped.
@@ -15,12 +16,9 @@ impl<'d> Reader<'d, '_> {
         if is_missing_file(block) {
             return self.front_controller(place, block);
         }
-        let conditions = match self.conditions(block) {
+        let conditions = match self.conditions(place, block) {
             Ok(conditions) => conditions,
-            Err(why) => {
-                super::drop_block(block, &why, TODO, self.ledger);
-                return Vec::new();
-            }
+            Err(why) => return self.drop_condition(place, block, &why),
         };
         let mut routes = Vec::new();
         for inner in block.children() {
@@ -33,19 +31,21 @@ impl<'d> Reader<'d, '_> {
                     routes.extend(self.conditional_redirect(place, inner, &conditions))
                 }
                 "break" if block.children().len() > 1 => self.ledger.carried(inner.origin),
-                _ => {
-                    super::drop_block(
-                        block,
-                        &format!("`{}` within `if` has no counterpart", inner.name),
-                        TODO,
-                        self.ledger,
-                    );
-                    return Vec::new();
+                name => {
+                    let why = format!("`{name}` within `if` has no counterpart");
+                    return self.drop_condition(place, block, &why);
                 }
             }
         }
         self.ledger.carried(block.origin);
         routes
+    }
+
+    /// An `if` that refuses requests must not leave its paths open.
+    fn drop_condition(&mut self, place: &Place<'_, 'd>, block: &Directive, why: &str) -> Vec<Route> {
+        let refuses = block.children().iter().any(is_refusal);
+        super::drop_block(block, why, if refuses { CLOSED } else { TODO }, self.ledger);
+        if refuses { vec![place.closed(block.origin)] } else { Vec::new() }
     }
 
     fn conditional_redirect(
@@ -62,7 +62,7 @@ impl<'d> Reader<'d, '_> {
     }
 
     /// The conditions of a route for those of an `if`.
-    fn conditions(&mut self, block: &Directive) -> Result<Table, String> {
+    fn conditions(&mut self, place: &Place<'_, 'd>, block: &Directive) -> Result<Table, String> {
         let origin = block.origin;
         let text = block.args.join(" ");
         let inside = text.trim();
@@ -90,7 +90,10 @@ impl<'d> Reader<'d, '_> {
             }
             _ => return Err(format!("`{operator}` has no counterpart")),
         };
-        set_condition(&mut table, name, &pattern, origin)?;
+        match name {
+            "invalid_referer" => self.invalid_referer(place, &pattern, &mut table, origin)?,
+            _ => set_condition(&mut table, name, &pattern, origin)?,
+        }
         Ok(table)
     }
 }
@@ -167,6 +170,12 @@ fn scheme(pattern: &str) -> Result<&'static str, String> {
 fn is_missing_file(block: &Directive) -> bool {
     let text: String = block.args.concat();
     matches!(text.as_str(), "(!-e$request_filename)" | "(!-f$request_filename)")
+}
+
+/// `return 403` and the like.
+fn is_refusal(directive: &Directive) -> bool {
+    directive.name == "return"
+        && directive.arg(0).parse::<u16>().is_ok_and(|status| (400..500).contains(&status))
 }
 
 fn is_redirect(rewrite: &Directive) -> bool {

@@ -268,7 +268,7 @@ pub(super) fn disposition(name: &str) -> Disposition {
             "move it into the app, or into a service for `auth_request`",
         ),
         "valid_referers" | "secure_link" | "secure_link_md5" | "secure_link_secret" => Lost(
-            "Keepwarm does not check references and signed links",
+            "Keepwarm has no condition on signed links, nor on referers but by `if ($invalid_referer)`",
             "let the app, or `auth_request`, decide",
         ),
         "dav_methods" | "dav_access" | "dav_ext_methods" | "create_full_put_path" | "min_delete_depth" => {

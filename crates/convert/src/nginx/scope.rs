@@ -5,17 +5,24 @@ use super::syntax::Directive;
 #[derive(Clone, Debug)]
 pub(super) struct Scope<'d> {
     levels: Vec<&'d [Directive]>,
+    /// Rules of `limit_except`.
+    rules: &'d [Directive],
 }
 
 impl<'d> Scope<'d> {
     pub(super) fn of(directives: &'d [Directive]) -> Scope<'d> {
-        Scope { levels: vec![directives] }
+        Scope { levels: vec![directives], rules: &[] }
     }
 
     pub(super) fn within(&self, directives: &'d [Directive]) -> Scope<'d> {
         let mut levels = self.levels.clone();
         levels.push(directives);
-        Scope { levels }
+        Scope { levels, rules: &[] }
+    }
+
+    /// The scope with rules of its own, which come before those of all levels; the innermost level stays the same.
+    pub(super) fn with_rules(&self, rules: &'d [Directive]) -> Scope<'d> {
+        Scope { rules, ..self.clone() }
     }
 
     /// The directives of the innermost level.
@@ -35,7 +42,7 @@ impl<'d> Scope<'d> {
 
     /// The same for directives that inherit together, as `allow` and `deny`.
     pub(super) fn any_of(&self, names: &[&str]) -> Vec<&'d Directive> {
-        for level in self.levels.iter().rev() {
+        for level in [self.rules].iter().chain(self.levels.iter().rev()) {
             let found: Vec<&Directive> =
                 level.iter().filter(|directive| names.contains(&directive.name.as_str())).collect();
             if !found.is_empty() {

@@ -45,7 +45,11 @@ impl<'d> Reader<'d, '_> {
         if let Some(expires) = place.scope.one("expires") {
             match cache_control(expires) {
                 Some(Some(value)) => {
-                    route.table.set_in(&["headers", "set"], "Cache-Control", value, expires.origin)
+                    route.table.set_in(&["headers", "set"], "Cache-Control", value, expires.origin);
+                    self.ledger.differs(
+                        expires.origin,
+                        "there is no `Expires`, which clients ignore beside `Cache-Control`",
+                    );
                 }
                 Some(None) => self.ledger.carried(expires.origin),
                 None => self.ledger.dropped(

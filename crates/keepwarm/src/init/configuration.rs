@@ -1,6 +1,6 @@
 //! The text of `keepwarm.toml`: few keys, each with its reason.
 
-use keepwarm_discover::{Language, Start};
+use keepwarm_discover::{Language, Process, Start};
 
 use super::{Plan, toml_string};
 
@@ -17,6 +17,7 @@ pub(super) fn text(plan: &Plan<'_>) -> String {
     if !matches!(plan.chosen.start, Start::Files(_)) {
         app(plan, &mut out);
     }
+    processes(plan, &mut out);
     out.push_str(UPSTREAM);
     out
 }
@@ -74,10 +75,9 @@ fn app(plan: &Plan<'_>, out: &mut String) {
     match &chosen.start {
         Start::Entry(entry) => out.push_str(&format!("entry = {}\n", toml_string(entry))),
         Start::Command { words, .. } => {
-            let words: Vec<String> = words.iter().map(|word| toml_string(&program(plan, word))).collect();
             out.push_str(&format!(
-                "# Each process gets a port of its own, in PORT.\ncommand = [{}]\n",
-                words.join(", ")
+                "# Each process gets a port of its own, in PORT.\ncommand = {}\n",
+                command(plan, words)
             ));
         }
         Start::Files(_) => {}
@@ -85,6 +85,7 @@ fn app(plan: &Plan<'_>, out: &mut String) {
     if !chosen.directory.is_empty() {
         out.push_str(&format!("directory = {}\n", toml_string(&chosen.directory)));
     }
+    before_start(plan, out);
     out.push_str(workers(chosen.framework.language));
     if !chosen.env.is_empty() {
         let pairs: Vec<String> =
@@ -101,12 +102,52 @@ fn app(plan: &Plan<'_>, out: &mut String) {
     }
 }
 
-/// The virtual environment's Python, if there is one: a command has no rule to find it.
-fn program(plan: &Plan<'_>, word: &str) -> String {
-    match word {
-        "python3" if plan.has(".venv/bin/python") => ".venv/bin/python".to_owned(),
-        word => word.to_owned(),
+/// The `release:` line of a Procfile.
+fn before_start(plan: &Plan<'_>, out: &mut String) {
+    if let Some(release) = plan.processes.iter().find(|process| process.name == RELEASE) {
+        out.push_str(&format!(
+            "# From {}: runs at a start and at a reload, before anything is replaced.\nbefore_start = {}\n",
+            release.place,
+            command(plan, &release.words)
+        ));
     }
+}
+
+/// The other lines of a Procfile that serve no requests.
+fn processes(plan: &Plan<'_>, out: &mut String) {
+    let has_app = !matches!(plan.chosen.start, Start::Files(_));
+    let others: Vec<&Process> = plan.processes.iter().filter(|process| process.name != RELEASE).collect();
+    for (number, process) in others.iter().enumerate() {
+        out.push_str(&format!(
+            "\n# From {}.\n[process.{}]\ncommand = {}\n",
+            process.place,
+            process.name,
+            command(plan, &process.words)
+        ));
+        if !plan.chosen.directory.is_empty() {
+            out.push_str(&format!("directory = {}\n", toml_string(&plan.chosen.directory)));
+        }
+        if number == 0 && !has_app {
+            before_start(plan, out);
+        }
+    }
+}
+
+/// The name of the line that runs before each release.
+const RELEASE: &str = "release";
+
+/// A list of words. Programs of the virtual environment have their path: a command has no rule to find them.
+fn command(plan: &Plan<'_>, words: &[String]) -> String {
+    let program = words.first().map(|word| program(plan, word));
+    let words: Vec<String> =
+        program.into_iter().chain(words.iter().skip(1).cloned()).map(|word| toml_string(&word)).collect();
+    format!("[{}]", words.join(", "))
+}
+
+fn program(plan: &Plan<'_>, word: &str) -> String {
+    let name = if word == "python3" { "python" } else { word };
+    let own = format!(".venv/bin/{name}");
+    if !word.contains('/') && plan.has(&own) { own } else { word.to_owned() }
 }
 
 fn workers(language: Language) -> &'static str {

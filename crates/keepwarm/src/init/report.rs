@@ -21,6 +21,12 @@ pub(super) fn written(root: &Path, plan: &Plan<'_>, others: &[Candidate], files:
     }
     let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
     out.push_str(&format!("Wrote {}.\n", listed(&names)));
+    if !plan.processes.is_empty() {
+        let names: Vec<String> =
+            plan.processes.iter().map(|process| format!("`{}` ({})", process.name, process.place)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        out.push_str(&format!("It also runs {}.\n", listed(&names)));
+    }
     for advice in &chosen.advice {
         out.push_str(&format!("Note: {advice}\n"));
     }

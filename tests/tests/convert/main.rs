@@ -1,5 +1,7 @@
 //! `keepwarm convert`: what it writes for every fixture passes `keepwarm run --dry-run`, and serves as the old server did.
 
+mod verify;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -7,8 +9,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use keepwarm_tests::certificates::Authority;
-use keepwarm_tests::daemon::Daemon;
-use keepwarm_tests::{Server, keepwarm, process, root, tools};
+use keepwarm_tests::{keepwarm, root, tools};
 
 const BOUND: Duration = Duration::from_secs(60);
 
@@ -331,134 +332,4 @@ fn configurations_of_packages_are_converted() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-}
-
-/// A site of files for the old server.
-fn site(directory: &Path) {
-    let www = directory.join("www");
-    fs::create_dir_all(www.join("docs")).expect("a directory");
-    fs::create_dir_all(directory.join("other")).expect("a directory");
-    let page = "<a href='/docs/a.html'>a</a> <a href='/old'>old</a> <a href='/files/f.txt'>f</a> <a href='/api/x?y=1'>x</a> \
-                <a href='/hello'>h</a> <a href='/key.secret'>s</a> <a href='/none'>n</a> <img src=\"i.png\">";
-    fs::write(www.join("index.html"), page).expect("a page");
-    fs::write(www.join("docs/a.html"), "<a href='../index.html'>up</a> <a href='/docs/'>index</a>")
-        .expect("a page");
-    fs::write(www.join("docs/index.html"), "docs").expect("a page");
-    fs::write(www.join("i.png"), [0u8, 1, 2, 255]).expect("a file");
-    fs::write(www.join("key.secret"), "secret").expect("a file");
-    fs::write(directory.join("other/f.txt"), "file").expect("a file");
-}
-
-/// Converts files of a server that runs on a port, serves the result, and compares both.
-#[track_caller]
-fn same_as_converted(files: &[&Path], port: u16) -> String {
-    let output = tools::run(Command::new(keepwarm()).arg("convert").args(files), BOUND);
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", said(&output));
-    let toml = String::from_utf8_lossy(&output.stdout);
-    let here = toml
-        .replace(&format!("0.0.0.0:{port}"), "127.0.0.1:0")
-        .replace(&format!("127.0.0.1:{port}\""), "127.0.0.1:0\"");
-    let server = Server::start(&here);
-    let old = format!("http://127.0.0.1:{port}/");
-    let compared =
-        tools::run(Command::new(keepwarm()).args(["convert", "--verify", &old, &server.url("/")]), BOUND);
-    assert_eq!(compared.status.code(), Some(0), "{}\n{here}", said(&compared));
-    said(&compared)
-}
-
-#[test]
-fn a_converted_site_responds_as_nginx_does() {
-    let directory = Directory::new("nginx");
-    site(&directory.0);
-    let (upstream, upstream_port) =
-        Daemon::nginx("", "default_type text/plain; location / { return 200 \"$request_uri\"; }");
-    let block = format!(
-        "include /etc/nginx/mime.types; root {0}/www; add_header X-Site one always;\n\
-         location / {{ try_files $uri $uri/ =404; }}\n\
-         location = /old {{ return 301 /docs/a.html; }}\n\
-         location /files/ {{ alias {0}/other/; }}\n\
-         location /api/ {{ proxy_pass http://127.0.0.1:{upstream_port}/v1/; }}\n\
-         location ~ \\.secret$ {{ deny all; }}\n\
-         location = /hello {{ default_type text/plain; return 200 \"hi\"; }}\n",
-        directory.0.display()
-    );
-    let (nginx, port) = Daemon::nginx("", &block);
-    let said = same_as_converted(&[&nginx.directory().join("conf")], port);
-    // Every link of the pages was followed.
-    assert!(said.contains("11 paths, 0 differences"), "{said}");
-    drop(upstream);
-}
-
-#[test]
-fn a_converted_site_of_scripts_responds_as_nginx_with_php_fpm_does() {
-    let directory = Directory::new("php");
-    let www = directory.0.join("www");
-    fs::create_dir_all(&www).expect("a directory");
-    let script = "<?php header('X-Script: ' . $_SERVER['SCRIPT_NAME']); echo $_SERVER['REQUEST_URI'], ' ', $_GET['q'] ?? '-', ' ', ini_get('memory_limit'); \
-                  if ($_SERVER['REQUEST_URI'] === '/') { echo \"<a href='/page/one?q=1'>1</a><a href='/other.php?q=2'>2</a><a href='/style.css'>c</a>\"; }";
-    fs::write(www.join("index.php"), script).expect("a script");
-    fs::write(www.join("other.php"), script).expect("a script");
-    fs::write(www.join("style.css"), "a{}").expect("a file");
-    let socket = directory.0.join("fpm.sock");
-    let pool = format!(
-        "[global]\nerror_log = /dev/null\ndaemonize = no\n[site]\nuser = nobody\ngroup = nogroup\nlisten = {}\nlisten.mode = 0666\npm = static\n\
-         pm.max_children = 2\nphp_admin_value[memory_limit] = 99M\n",
-        socket.display()
-    );
-    let fpm = Daemon::start("php-fpm8.2", &pool, &["-y", "@CONF@", "-F"]);
-    process::wait_until("php-fpm listens", BOUND, || socket.exists());
-    let block = format!(
-        "include /etc/nginx/mime.types; root {}; index index.php;\n\
-         location / {{ try_files $uri $uri/ /index.php?$args; }}\n\
-         location ~ \\.php$ {{ include /etc/nginx/fastcgi.conf; fastcgi_pass unix:{}; }}\n",
-        www.display(),
-        socket.display()
-    );
-    let (nginx, port) = Daemon::nginx("", &block);
-    let said = same_as_converted(&[&nginx.directory().join("conf"), &fpm.directory().join("conf")], port);
-    assert!(said.contains("4 paths, 0 differences"), "{said}");
-}
-
-#[test]
-fn a_converted_site_responds_as_haproxy_does() {
-    let (one, first) = Daemon::nginx(
-        "",
-        "default_type text/html; location / { return 200 \"<a href='/api/x'>x</a><a href='/old/y'>y</a><a href='/none'>n</a>\"; }",
-    );
-    let (two, second) = Daemon::nginx("", "default_type text/plain; location / { return 200 \"two $uri\"; }");
-    let port = tools::free_port();
-    let config = format!(
-        "defaults\n  mode http\n  timeout connect 5s\n  timeout client 5s\n  timeout server 5s\n\
-         frontend in\n  bind 127.0.0.1:{port}\n  acl old path_beg /old/\n  http-request redirect code 301 location /new if old\n  \
-         http-request deny if {{ path /none }}\n  http-response set-header X-From proxy\n  use_backend api if {{ path_beg /api/ }}\n  default_backend web\n\
-         backend web\n  server a 127.0.0.1:{first}\nbackend api\n  server b 127.0.0.1:{second}\n"
-    );
-    let haproxy = Daemon::start("haproxy", &config, &["-db", "-f", "@CONF@"]);
-    haproxy.wait_for_port(port);
-    let said = same_as_converted(&[&haproxy.directory().join("conf")], port);
-    assert!(said.contains("5 paths, 0 differences"), "{said}");
-    drop((one, two));
-}
-
-#[test]
-fn a_converted_site_responds_as_apache_does() {
-    let directory = Directory::new("apache");
-    site(&directory.0);
-    let port = tools::free_port();
-    let modules: String = ["mpm_event", "authz_core", "authz_host", "mime", "dir", "alias", "headers"]
-        .iter()
-        .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
-        .collect();
-    let config = format!(
-        "{modules}ServerRoot @DIR@\nPidFile @DIR@/pid\nDefaultRuntimeDir @DIR@\nErrorLog @DIR@/errors\nServerName localhost\nUser nobody\nGroup nogroup\n\
-         Listen 127.0.0.1:{port}\nTypesConfig /etc/mime.types\nDirectoryIndex index.html\n\
-         <VirtualHost 127.0.0.1:{port}>\nDocumentRoot {0}/www\nRedirect permanent /old http://127.0.0.1:{port}/docs/a.html\nAlias /files/ {0}/other/\n\
-         Header always set X-Site one\n<Directory {0}/www>\nRequire all granted\n</Directory>\n<Directory {0}/other>\nRequire all granted\n</Directory>\n\
-         <FilesMatch \"\\.secret$\">\nRequire all denied\n</FilesMatch>\n</VirtualHost>\n",
-        directory.0.display()
-    );
-    let apache = Daemon::start("apache2", &config, &["-X", "-f", "@CONF@"]);
-    apache.wait_for_port(port);
-    let said = same_as_converted(&[&apache.directory().join("conf")], port);
-    assert!(said.contains(" 0 differences"), "{said}");
 }
