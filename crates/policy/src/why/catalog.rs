@@ -46,7 +46,7 @@ pub static RULES: [&Rule; 14] = [
     &BOOT_PER_REQUEST,
     &HANDSHAKES_PER_CALL,
     &TIMEOUT_LADDER,
-    &SPILL_FULL,
+    &SPILL_LIMIT,
     &CLIENT_WAITS,
 ];
 
@@ -78,7 +78,7 @@ pub(super) static ROUTE_HOLDS_WORKERS: Rule = Rule {
     id: "route_holds_workers",
     severity: Severity::Fault,
     meaning: "The requests of one route hold the workers while requests of all routes wait.",
-    threshold: "In at least 5 of the last 6 s requests waited, and one route of several held at least 2 requests and 75 % of all that \
+    threshold: "In at least 4 of the last 5 s requests waited, and one route of several held at least 2 requests and 75 % of all that \
                 workers held, the oldest of them for 1 s or more.",
     reason: "Three quarters leave the other routes a quarter of the workers; 1 s tells requests that hold a worker from requests that \
              are only frequent.",
@@ -94,7 +94,7 @@ pub(super) static TOO_FEW_WORKERS: Rule = Rule {
                 workers want a processor for less than half of their time, or the machine is less than 80 % busy.",
     reason: "A queue is normal under full load while it is short: 100 ms is what a person notices. Where processors are free, or where \
              workers mostly wait, more of them serve more requests.",
-    remedy: "Raise `workers` of the app (or `workers_max`), or `threads` where it has them; look at memory first.",
+    remedy: "Raise `workers` of the app (or `workers.max`), or `threads` where it has them; look at memory first.",
 };
 
 pub(super) static TOO_FEW_CORES: Rule = Rule {
@@ -128,7 +128,7 @@ pub(super) static SLOW_CLIENTS: Rule = Rule {
     reason: "Up to 1 s is what a mobile network costs. Keepwarm holds bodies and responses for slow clients, so no worker waits; the \
              figure explains what the access log shows.",
     remedy: "More workers do not help. Make responses smaller (`compression`, images), put large files near the clients, and limit \
-             clients that do this on purpose (`limits.request_min_rate`, `limits.response_min_rate`).",
+             clients that do this on purpose (`server.limits.body_rate`, `server.limits.drain_rate`).",
 };
 
 pub(super) static MEMORY_GROWTH: Rule = Rule {
@@ -180,13 +180,13 @@ pub(super) static TIMEOUT_LADDER: Rule = Rule {
     remedy: "Set `pool.idle_timeout` of the upstream below the keep-alive timeout of its server.",
 };
 
-pub(super) static SPILL_FULL: Rule = Rule {
-    id: "spill_full",
+pub(super) static SPILL_LIMIT: Rule = Rule {
+    id: "spill_limit",
     severity: Severity::Fault,
     meaning: "Memory and spill files for slow clients are at their limit, so workers wait for clients.",
     threshold: "In the last minute a response found no room.",
     reason: "Below the limit nobody waits; at it, each slow client holds a worker.",
-    remedy: "Raise `limits.spill` (and check the space of the disk), or limit slow clients (`limits.response_min_rate`).",
+    remedy: "Raise `server.limits.spill` (and check the space of the disk), or limit slow clients (`server.limits.drain_rate`).",
 };
 
 pub(super) static CLIENT_WAITS: Rule = Rule {

@@ -72,6 +72,12 @@ pub struct Event {
 }
 
 impl AppHistory {
+    /// The route whose requests hold the most workers now.
+    #[must_use]
+    pub fn most(&self) -> Option<&HeldRoute> {
+        self.moments.back()?.most.as_ref()
+    }
+
     /// The next second. `room`: how many routes may still begin a history.
     pub(super) fn handle_sample(
         &mut self,

@@ -202,6 +202,18 @@ fn one_route_that_holds_the_workers_is_named() {
     );
 }
 
+/// No other route has ever had a request, so there is none to be held up.
+#[test]
+fn the_only_route_of_an_app_has_too_few_workers() {
+    let mut why = Why::default();
+    feed(&mut why, 15, |sample, _| {
+        queue(sample, 20, (0.1, 0.0));
+        sample.apps[0].routes.truncate(1);
+        sample.apps[0].held[0].oldest = MS(5000);
+    });
+    assert_eq!(ids(&why), ["too_few_workers"], "{:?}", why.findings());
+}
+
 #[test]
 fn a_slow_upstream_is_named_and_not_the_queue_that_it_causes() {
     let finding = expect("upstream_slow", |sample, _| {
@@ -336,7 +348,7 @@ fn calls_lost_again_and_again_are_a_ladder_and_once_are_a_restart() {
 fn a_full_spill_is_named_and_a_client_that_waits_is_a_note() {
     let mut why = after_a_history();
     feed(&mut why, 1, |sample, _| sample.spill_full = 1);
-    assert_eq!(ids(&why), ["spill_full"]);
+    assert_eq!(ids(&why), ["spill_limit"]);
     let mut why = after_a_history();
     feed(&mut why, 1, |sample, _| sample.apps[0].step.expectations = 2);
     assert_eq!(ids(&why), ["client_waits"]);

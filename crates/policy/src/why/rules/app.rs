@@ -13,7 +13,7 @@ use crate::why::memory::{Growth, WorkerMemory};
 use crate::why::{AppStep, Finding, Subject, Why};
 
 /// Seconds in which a route holds the workers, of those that are looked at.
-const HOLDS: (usize, usize) = (5, 6);
+const HOLDS: (usize, usize) = (4, 5);
 const HELD_SHARE: f64 = 0.75;
 const HELD_FOR: Duration = Duration::from_secs(1);
 /// Seconds after a reload in which a leak is called its.
@@ -47,11 +47,11 @@ fn is_held_by_upstream(why: &Why, app: &AppHistory, causes: &[Finding]) -> bool 
 }
 
 fn route_holds_workers(name: &Arc<str>, app: &AppHistory) -> Option<Finding> {
-    // A single route holds all workers whatever happens.
-    if app.routes.len() < 2 {
+    let newest = app.moments.back()?.most.as_ref()?;
+    // A single route holds all workers whatever happens. The one that holds them may never have ended a request.
+    if !app.routes.keys().any(|route| *route != newest.route) {
         return None;
     }
-    let newest = app.moments.back()?.most.as_ref()?;
     let is_so = |moment: &&Moment| {
         moment.waiting > 0
             && moment.most.as_ref().is_some_and(|most| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{WINDOW, percent};
-use crate::why::catalog::{HANDSHAKES_PER_CALL, SPILL_FULL, TIMEOUT_LADDER};
+use crate::why::catalog::{HANDSHAKES_PER_CALL, SPILL_LIMIT, TIMEOUT_LADDER};
 use crate::why::history::UpstreamHistory;
 use crate::why::{Finding, Subject, Why};
 
@@ -43,6 +43,6 @@ pub(super) fn spill(why: &Why) -> Option<Finding> {
     (full > 0).then(|| {
         let evidence =
             format!("{full} responses found no room in the last minute: their workers wait for clients");
-        Finding::new(&SPILL_FULL, Subject::default(), evidence, &[("responses", full.into())])
+        Finding::new(&SPILL_LIMIT, Subject::default(), evidence, &[("responses", full.into())])
     })
 }
