@@ -30,12 +30,13 @@ complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "run" -d 'Serve an
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "init" -d 'Find the application in a directory and write keepwarm.toml'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "reload" -d 'Reload configuration and workers without losing a request'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "status" -d 'Show apps, workers and listeners of the running instance'
+complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "why" -d 'Say what slows the running instance down, with evidence'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "stack" -d 'Print the stacks of a worker\'s threads, and log them'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "maintenance" -d 'Begin or end maintenance: new requests get 503 and a page'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "check" -d 'Check any HTTP server for known stalls'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "convert" -d 'Convert the configuration of another server to keepwarm.toml'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "hash-password" -d 'Hash a password for `basic_auth`'
-complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "explain" -d 'Explain a configuration key, the keys of a section, or the reason of an error response'
+complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "explain" -d 'Explain a configuration key, an error response or a verdict'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "reference" -d 'Print a page of the reference: the configuration\'s keys, or the error responses'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l config -d 'Configuration file [default: keepwarm.toml]' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l bind -d 'Address to listen on: HOST:PORT or unix:PATH; may be repeated [default: 127.0.0.1:8080]' -r
@@ -63,6 +64,11 @@ complete -c keepwarm -n "__fish_keepwarm_using_subcommand status" -l pid-file -d
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand status" -l json -d 'Print JSON'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand status" -l watch -d 'Refresh every second, until q or Ctrl-C'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand status" -s h -l help -d 'Print help'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand why" -l config -d 'Configuration file of the instance to control [default: the one started in this directory]' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand why" -l pid -d 'Process id of the instance to control' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand why" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand why" -l json -d 'Print JSON'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand why" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand stack" -l config -d 'Configuration file of the instance to control [default: the one started in this directory]' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand stack" -l pid -d 'Process id of the instance to control' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand stack" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F

@@ -7,6 +7,7 @@ mod generated;
 mod hint;
 mod maintenance;
 mod place;
+mod why;
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use convert::Convert;
 pub(crate) use maintenance::{Maintenance, MaintenanceOn, MaintenanceSubject};
 pub(crate) use place::Variables;
+pub(crate) use why::Why;
 
 /// What was asked for.
 #[derive(Debug, Parser)]
@@ -32,6 +34,7 @@ pub(crate) use place::Variables;
                   keepwarm run --dry-run --boot                 also check that each app loads\n  \
                   keepwarm reload                               load new configuration and code, losing no request\n  \
                   keepwarm status                               show apps, workers and listeners\n  \
+                  keepwarm why                                  say what is slow right now, and why\n  \
                   keepwarm maintenance on --allow 203.0.113.7   respond with 503 to all other clients\n  \
                   keepwarm check https://shop.example/          check a server for known stalls, with fixes\n  \
                   keepwarm convert nginx.conf > keepwarm.toml   convert the configuration of another server\n  \
@@ -72,6 +75,9 @@ pub(crate) enum Command {
     Reload(InstanceSelector),
     /// Show apps, workers and listeners of the running instance
     Status(Status),
+    /// Say what slows the running instance down, with evidence
+    #[command(long_about = why::ABOUT)]
+    Why(Why),
     /// Print the stacks of a worker's threads, and log them
     Stack(Stack),
     /// Begin or end maintenance: new requests get 503 and a page
@@ -89,9 +95,9 @@ pub(crate) enum Command {
     ///
     /// Reads the password from standard input (from a terminal without showing it) and prints its hash, by argon2id.
     HashPassword(HashPassword),
-    /// Explain a configuration key, the keys of a section, or the reason of an error response
+    /// Explain a configuration key, an error response or a verdict
     Explain {
-        /// Key, section or reason, for example `app.workers`, `listen` or `queue_full`
+        /// Key, section, reason or verdict, for example `app.workers`, `listen`, `queue_full` or `too_few_workers`
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },

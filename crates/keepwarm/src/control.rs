@@ -1,7 +1,7 @@
 //! How another process of the same user controls a running Keepwarm: an abstract Unix socket, which leaves no file behind.
 //!
-//! The name holds its user, its configuration and its process: `keepwarm/UID/HASH/PID`. One line comes in (`reload`, `status`, `stack
-//! WORKER`), one line of JSON goes out.
+//! The name holds its user, its configuration and its process: `keepwarm/UID/HASH/PID`. One line comes in (`reload`, `status`, `why`,
+//! `stack WORKER`), one line of JSON goes out.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Write};
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::status::view::View;
 use crate::subjects::OwnTarget;
-use crate::{maintenance, stack, status};
+use crate::{maintenance, stack, status, why};
 
 /// A request to reload, and where its outcome goes.
 pub(crate) type ReloadRequest = oneshot::Sender<Result<String, String>>;
@@ -100,6 +100,7 @@ async fn serve(
     let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
     let response = match word {
         "status" => status::json::json(&view.look().await),
+        "why" => why::respond(&view, rest).await,
         "subjects" => view.served().subjects.iter().map(OwnTarget::json).collect(),
         "maintenance" => maintenance::respond(&view, rest),
         "stack" => stack::respond(&view, rest).await,

@@ -40,6 +40,7 @@ mod upstreams;
 mod users;
 mod version;
 mod watch;
+mod why;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Command::Init(options) => init::init(&options),
         Command::Reload(selector) => reload::reload(&selector),
         Command::Status(options) => status::command::status(&options),
+        Command::Why(options) => why::command::why(&options),
         Command::Maintenance { command } => maintenance::maintenance(&command),
         Command::Stack(options) => stack::stack(&options),
         Command::Check(options) => check::check(&options),
@@ -83,8 +85,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Explains a key or the reason of an error response: no name means both, or both are explained.
+/// Explains a key, the reason of an error response or a verdict: one name may be of a key and a reason.
 fn explain(name: &str) -> ExitCode {
+    if let Some(verdict) = why::explain(name) {
+        return print(&verdict);
+    }
     match (keepwarm_config::explain(name), error_reference::explain(name)) {
         (Ok(keys), Some(errors)) => print(&format!("{keys}\n{errors}")),
         (Ok(text), None) | (Err(_), Some(text)) => print(&text),

@@ -2,5 +2,5 @@
 
 pub(crate) mod command;
 pub(crate) mod json;
-mod table;
+pub(crate) mod table;
 pub(crate) mod view;

@@ -21,6 +21,7 @@ mod rng;
 pub mod scaler;
 pub mod timeout;
 pub mod watchdog;
+pub mod why;
 mod window;
 mod worker_latency;
 

@@ -38,7 +38,7 @@ use crate::upstreams::Upstreams;
 use crate::version;
 use crate::wants_colors;
 use crate::watch;
-use crate::{file_limit, language};
+use crate::{file_limit, language, why};
 
 impl Server {
     /// `None`: it was stopped before it served.
@@ -84,6 +84,7 @@ impl Server {
         let readiness = Readiness::default();
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
         view.set_served(ServedConfig { apps: shown_apps(&config), ..ServedConfig::default() });
+        why::observe(&view);
         let (reload_requests, reloads) = mpsc::unbounded_channel();
         let (over_news, over) = mpsc::unbounded_channel();
         let admin = Admin::new(&view, &reload_requests);

@@ -200,36 +200,36 @@ fn renewal(certificate: &Value) -> String {
 }
 
 /// Rows under names, each column as wide as its widest cell.
-struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
-struct Cell {
+pub(crate) struct Cell {
     text: String,
     color: Option<Color>,
 }
 
 impl Cell {
-    fn plain(text: String) -> Self {
+    pub(crate) fn plain(text: String) -> Self {
         Self { text, color: None }
     }
 
-    fn of(color: Color, text: String) -> Self {
+    pub(crate) fn of(color: Color, text: String) -> Self {
         Self { text, color: Some(color) }
     }
 }
 
 impl Table {
-    fn new(names: &[&str]) -> Self {
+    pub(crate) fn new(names: &[&str]) -> Self {
         Self { rows: vec![names.iter().map(|name| Cell::of(Color::Dim, (*name).to_owned())).collect()] }
     }
 
-    fn row<const N: usize>(&mut self, cells: [Cell; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
         self.rows.push(cells.into());
     }
 
     /// Nothing for a table without rows.
-    fn text(&self, paint: &Paint) -> String {
+    pub(crate) fn text(&self, paint: &Paint) -> String {
         if self.rows.len() < 2 {
             return String::new();
         }
@@ -255,17 +255,17 @@ impl Table {
 }
 
 #[derive(Clone, Copy)]
-enum Color {
+pub(crate) enum Color {
     Dim,
     Green,
     Yellow,
     Red,
 }
 
-struct Paint(bool);
+pub(crate) struct Paint(pub(crate) bool);
 
 impl Paint {
-    fn with(&self, color: Color, text: &str) -> String {
+    pub(crate) fn with(&self, color: Color, text: &str) -> String {
         let code = match color {
             Color::Dim => 2,
             Color::Green => 32,
@@ -277,16 +277,16 @@ impl Paint {
 }
 
 /// The value at a path; null when there is none.
-fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
+pub(crate) fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
     value.pointer(path).unwrap_or(&Value::Null)
 }
 
-fn list(value: &Value) -> &[Value] {
+pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// A value in words; control characters, which an app's words may hold, as `?`.
-fn words(value: &Value) -> String {
+pub(crate) fn words(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
@@ -295,7 +295,7 @@ fn words(value: &Value) -> String {
 }
 
 /// Seconds as `12ms`, `3.2s`, `5m12s`, `3h07m`, `2d04h`.
-fn time(seconds: &Value) -> String {
+pub(crate) fn time(seconds: &Value) -> String {
     let Some(exact) = seconds.as_f64() else { return "-".to_owned() };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time of this machine")]
     let whole = exact as u64;
@@ -310,7 +310,7 @@ fn time(seconds: &Value) -> String {
 }
 
 /// Bytes as `11.2 MiB`.
-fn size(bytes: &Value) -> String {
+pub(crate) fn size(bytes: &Value) -> String {
     let Some(mut rest) = bytes.as_f64() else { return "-".to_owned() };
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if rest < 1024.0 || unit == "GiB" {

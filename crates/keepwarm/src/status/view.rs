@@ -15,6 +15,7 @@ use keepwarm_workers::supervisor::{ProcessSetSnapshot, Snapshot, Supervisor, Wor
 use crate::readiness::Readiness;
 use crate::subjects::OwnTarget;
 use crate::tls::ListenerCertificates;
+use crate::why::Diagnosis;
 
 /// The parts.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct View {
     pub(crate) remotes: Vec<Remote>,
     pub(crate) readiness: Readiness,
     pub(crate) started: SystemTime,
+    /// Why requests are slow.
+    pub(crate) diagnosis: Diagnosis,
     begun: Instant,
     served: ArcSwap<ServedConfig>,
 }
@@ -59,6 +62,7 @@ impl View {
             remotes: remotes.to_vec(),
             readiness: readiness.clone(),
             started: SystemTime::now(),
+            diagnosis: Diagnosis::default(),
             begun: Instant::now(),
             served: ArcSwap::default(),
         }

@@ -1,0 +1,28 @@
+//! `keepwarm why`: a sample each second (`sampler`, `machine`), the histories and rules of `keepwarm_policy::why`, the response as JSON (`json`), as a person
+//! reads it (`screen`), and the command (`command`).
+
+pub(crate) mod command;
+mod explain;
+mod json;
+mod machine;
+mod sampler;
+mod screen;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use keepwarm_policy::why::Why;
+
+pub(crate) use self::explain::explain;
+pub(crate) use self::json::respond;
+pub(crate) use self::sampler::observe;
+
+/// The histories and verdicts of this process.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Diagnosis(Arc<Mutex<Why>>);
+
+impl Diagnosis {
+    /// On the control thread only: nobody waits.
+    fn lock(&self) -> MutexGuard<'_, Why> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,369 @@
+//! Once a second, on the control thread: what has been counted since the second before. No thread of the data plane does anything for it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use keepwarm_egress::Upstream;
+use keepwarm_net::restarted;
+use keepwarm_policy::BreakerState;
+use keepwarm_policy::why::{
+    AppSample, AppStep, HeldRoute, MachineStep, Processors, RouteSample, RouteStep, Sample, Times,
+    UpstreamSample, UpstreamStep, WorkerSample,
+};
+use keepwarm_telemetry::counters;
+use keepwarm_telemetry::meters::{self, RouteTotals};
+use keepwarm_telemetry::per_thread::HistogramTotals;
+use keepwarm_telemetry::stalls::Stall;
+use keepwarm_telemetry::upstreams::{self, EndpointTotals};
+use keepwarm_workers::dispatch::WorkerActivity;
+use keepwarm_workers::supervisor::Snapshot;
+use tokio::time::MissedTickBehavior;
+
+use super::machine::{self, MachineTotals, ProcessTotals};
+use crate::status::view::{ServedConfig, View};
+
+const EACH: Duration = Duration::from_secs(1);
+/// The class of 5xx in [`meters::CLASSES`].
+const FAILED: usize = 5;
+
+/// Samples until the view is gone.
+pub(crate) fn observe(view: &Arc<View>) {
+    let view = Arc::downgrade(view);
+    tokio::spawn(restarted("why_sampler", move || sample_each_second(Weak::clone(&view))));
+}
+
+async fn sample_each_second(view: Weak<View>) {
+    let mut sampler = Sampler::default();
+    let mut ticks = tokio::time::interval(EACH);
+    // Late ticks are not made up for: a step of nothing would follow.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(view) = view.upgrade() else { return };
+        sampler.sample(&view).await;
+    }
+}
+
+/// The totals of the second before.
+#[derive(Default)]
+struct Sampler {
+    /// By the address of the meter, which lives as long as the process.
+    routes: HashMap<usize, RouteTotals>,
+    endpoints: HashMap<usize, EndpointTotals>,
+    stalls: HashMap<(String, &'static str), u64>,
+    lost: HashMap<Arc<str>, u64>,
+    spill_full: u64,
+    machine: MachineTotals,
+    own: ProcessTotals,
+    workers: HashMap<u32, ProcessTotals>,
+    at: Option<Instant>,
+}
+
+impl Sampler {
+    async fn sample(&mut self, view: &View) {
+        let snapshot = view.supervisor.snapshot().await;
+        let served = view.served();
+        let now = Instant::now();
+        let elapsed = self.at.replace(now).map(|before| now.saturating_duration_since(before));
+        let stalls = self.stalls();
+        let needs_processors = view.diagnosis.lock().needs_processors();
+        let processors = self.processors(&snapshot, needs_processors);
+        let computing: f64 = processors.values().map(|all| all.computing).sum();
+        let machine = self.machine(elapsed, computing);
+        let mut apps = self.apps(view, &served, &snapshot, &stalls);
+        for app in &mut apps {
+            app.processors = processors.get(&*app.name).copied();
+        }
+        let sample = Sample {
+            machine,
+            apps,
+            upstreams: self.upstreams(&served, &stalls),
+            spill_full: narrow(since(&mut self.spill_full, counters::SPILL_FULL.value())),
+        };
+        // What was counted before the first sample is of no second.
+        if elapsed.is_some() {
+            view.diagnosis.lock().handle_sample(&sample);
+        }
+    }
+
+    fn machine(&mut self, elapsed: Option<Duration>, workers: f64) -> MachineStep {
+        let totals = machine::machine();
+        let own = machine::process(std::process::id()).unwrap_or_default();
+        let before = std::mem::replace(&mut self.machine, totals);
+        let computing = own.computing - std::mem::replace(&mut self.own, own).computing + workers;
+        let seconds = elapsed.unwrap_or(EACH).as_secs_f64();
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let total = totals.total.saturating_sub(before.total).max(1) as f64;
+        let share = |now: u64, before: u64| (now.saturating_sub(before) as f64 / total).min(1.0);
+        let pressure = totals.pressure.zip(before.pressure);
+        MachineStep {
+            seconds: 1,
+            cores: u32::try_from(cores).unwrap_or(u32::MAX),
+            busy: share(totals.busy, before.busy),
+            steal: share(totals.steal, before.steal),
+            ours: (computing / seconds / cores as f64).clamp(0.0, 1.0),
+            pressure: pressure
+                .map(|(now, before)| (now.saturating_sub(before).as_secs_f64() / seconds).min(1.0)),
+        }
+    }
+
+    /// What the workers of each app did with their processors since the second before, where both seconds were measured.
+    fn processors(&mut self, snapshot: &Snapshot, wanted: bool) -> BTreeMap<Arc<str>, Processors> {
+        let before = std::mem::take(&mut self.workers);
+        let mut all: BTreeMap<Arc<str>, Processors> = BTreeMap::new();
+        let workers = snapshot.workers.iter().filter(|_| wanted);
+        for (worker, pid) in workers.filter_map(|worker| Some((worker, worker.pid?))) {
+            let Some(now) = machine::process(pid) else { continue };
+            self.workers.insert(pid, now);
+            let Some(before) = before.get(&pid) else { continue };
+            let app = all.entry(Arc::clone(&worker.app)).or_default();
+            app.workers += 1;
+            app.computing += (now.computing - before.computing).max(0.0);
+            app.delayed += (now.delayed - before.delayed).max(0.0);
+        }
+        all
+    }
+
+    fn apps(
+        &mut self,
+        view: &View,
+        served: &ServedConfig,
+        snapshot: &Snapshot,
+        stalls: &HashMap<(String, &'static str), u32>,
+    ) -> Vec<AppSample> {
+        let mut routes = self.routes();
+        let mut activity: BTreeMap<Arc<str>, Vec<WorkerActivity>> = BTreeMap::new();
+        for worker in view.links.activity() {
+            activity.entry(Arc::clone(&worker.worker.app)).or_default().push(worker);
+        }
+        let sample = |(name, _): &(String, Option<usize>)| {
+            let routes = routes.remove(name.as_str()).unwrap_or_default();
+            let held = held(activity.get(name.as_str()).map_or(&[], Vec::as_slice));
+            let stall = |stall: Stall| stalls.get(&(name.clone(), stall.name())).copied().unwrap_or(0);
+            let step = AppStep {
+                waiting: narrow(view.links.app(name).map_or(0, |app| app.waiting() as u64)),
+                held: held.iter().map(|route| route.requests).sum(),
+                boots: stall(Stall::BootPerRequest),
+                close_added: stall(Stall::CloseAdded),
+                expectations: stall(Stall::ExpectationIgnored),
+                ..routes.iter().fold(AppStep::default(), |sum, (_, totals)| with_route(sum, totals))
+            };
+            AppSample {
+                name: name.as_str().into(),
+                step,
+                routes: routes.iter().map(|(route, totals)| route_sample(route, totals)).collect(),
+                held,
+                generation: snapshot
+                    .apps
+                    .iter()
+                    .find(|app| *app.app == **name)
+                    .map_or(0, |app| app.generation),
+                workers: workers(snapshot, name),
+                processors: None,
+            }
+        };
+        served.apps.iter().map(sample).collect()
+    }
+
+    /// What each route of an app has counted, as far as it has.
+    fn routes(&mut self) -> BTreeMap<&'static str, Vec<(&'static str, RouteTotals)>> {
+        let mut routes: BTreeMap<&'static str, Vec<_>> = BTreeMap::new();
+        for meter in meters::routes() {
+            let totals = meter.totals();
+            let before = self.routes.insert(std::ptr::from_ref(meter).addr(), totals).unwrap_or_default();
+            let new = RouteTotals {
+                classes: std::array::from_fn(|at| difference(&totals.classes, &before.classes, at)),
+                duration: histogram(&totals.duration, &before.duration),
+                queue: histogram(&totals.queue, &before.queue),
+                app: histogram(&totals.app, &before.app),
+                write: histogram(&totals.write, &before.write),
+            };
+            if new.duration.count() > 0 {
+                routes.entry(&meter.app).or_default().push((&*meter.route, new));
+            }
+        }
+        routes
+    }
+
+    fn upstreams(
+        &mut self,
+        served: &ServedConfig,
+        stalls: &HashMap<(String, &'static str), u32>,
+    ) -> Vec<UpstreamSample> {
+        let mut steps: BTreeMap<&'static str, UpstreamStep> = BTreeMap::new();
+        for meter in upstreams::endpoints() {
+            let totals = meter.totals();
+            let before = self.endpoints.insert(std::ptr::from_ref(meter).addr(), totals).unwrap_or_default();
+            let step = steps.entry(&meter.upstream).or_default();
+            step.calls.merge(&times(&histogram(&totals.duration, &before.duration)));
+            let failed = difference(&totals.classes, &before.classes, FAILED);
+            step.failed = step.failed.saturating_add(narrow(failed));
+        }
+        served.upstreams.iter().map(|upstream| self.upstream(upstream, &steps, stalls)).collect()
+    }
+
+    fn upstream(
+        &mut self,
+        upstream: &Upstream,
+        steps: &BTreeMap<&'static str, UpstreamStep>,
+        stalls: &HashMap<(String, &'static str), u32>,
+    ) -> UpstreamSample {
+        let status = upstream.look();
+        let key = (status.name.to_string(), Stall::HandshakePerCall.name());
+        let lost = status.totals.lost_retried + status.totals.lost_failed;
+        let before = self.lost.entry(Arc::clone(&status.name)).or_insert(lost);
+        let takes_calls = |state: &str| !matches!(state, "down" | "open" | "ejected");
+        let shown = status.endpoints.len();
+        let available = status.endpoints.iter().filter(|endpoint| takes_calls(endpoint.state())).count();
+        // Those beyond what the status shows are not looked at one by one.
+        let available = available + status.found.saturating_sub(shown);
+        UpstreamSample {
+            step: UpstreamStep {
+                handshakes: stalls.get(&key).copied().unwrap_or(0),
+                lost: narrow(since(before, lost)),
+                in_flight: narrow(status.in_flight as u64),
+                ..steps.get(&*status.name).copied().unwrap_or_default()
+            },
+            endpoints: narrow(status.found as u64),
+            available: narrow(available as u64),
+            open: status.breaker == BreakerState::Open,
+            name: status.name,
+        }
+    }
+
+    fn stalls(&mut self) -> HashMap<(String, &'static str), u32> {
+        let mut new = HashMap::new();
+        for (app, stall, count) in counters::STALLS.values() {
+            let before = self.stalls.entry((app.clone(), stall)).or_default();
+            new.insert((app, stall), narrow(since(before, count)));
+        }
+        new
+    }
+}
+
+/// A request without phases never came to a worker: it is counted, and no phase is.
+fn with_route(mut sum: AppStep, route: &RouteTotals) -> AppStep {
+    let phases = [route.queue, route.app, route.write].map(|phase| phase.sum_ns / 1000);
+    let [queue, app, write] = phases;
+    sum.times.merge(&times(&route.duration));
+    sum.queue_us += queue;
+    sum.app_us += app;
+    sum.write_us += write;
+    // Nobody counts the time of reading: it is what is left, where each request had phases.
+    if route.queue.count() == route.duration.count() {
+        sum.read_us += (route.duration.sum_ns / 1000).saturating_sub(queue + app + write);
+    }
+    sum.failed = sum.failed.saturating_add(narrow(class(route, FAILED)));
+    sum
+}
+
+fn route_sample(route: &str, totals: &RouteTotals) -> RouteSample {
+    let step = RouteStep { times: times(&totals.duration), failed: narrow(class(totals, FAILED)) };
+    RouteSample { route: route.into(), step }
+}
+
+fn class(totals: &RouteTotals, at: usize) -> u64 {
+    totals.classes.get(at).copied().unwrap_or(0)
+}
+
+/// The requests that workers have begun, by route, the most first.
+fn held(workers: &[WorkerActivity]) -> Vec<HeldRoute> {
+    let mut routes: BTreeMap<Arc<str>, HeldRoute> = BTreeMap::new();
+    for worker in workers {
+        for request in &worker.active_requests {
+            let Some(age) = request.age else { continue };
+            let route = request.summary.route.clone().unwrap_or_else(|| "-".into());
+            let held = routes
+                .entry(Arc::clone(&route))
+                .or_insert_with(|| HeldRoute { route, ..HeldRoute::default() });
+            held.requests += 1;
+            if age >= held.oldest {
+                (held.oldest, held.worker) = (age, worker.worker.number);
+            }
+        }
+    }
+    let mut held: Vec<HeldRoute> = routes.into_values().collect();
+    held.sort_by_key(|route| std::cmp::Reverse(route.requests));
+    held
+}
+
+fn workers(snapshot: &Snapshot, app: &str) -> Vec<WorkerSample> {
+    let now = Instant::now();
+    let of_app = snapshot.workers.iter().filter(|worker| *worker.app == *app);
+    of_app
+        .filter_map(|worker| {
+            Some(WorkerSample {
+                number: worker.number,
+                pid: worker.pid?,
+                generation: worker.generation,
+                age: now.saturating_duration_since(worker.started?),
+                memory: worker.memory.map(|memory| memory.own),
+            })
+        })
+        .collect()
+}
+
+fn histogram(now: &HistogramTotals, before: &HistogramTotals) -> HistogramTotals {
+    HistogramTotals {
+        buckets: std::array::from_fn(|at| difference(&now.buckets, &before.buckets, at)),
+        sum_ns: now.sum_ns.wrapping_sub(before.sum_ns),
+    }
+}
+
+fn times(histogram: &HistogramTotals) -> Times {
+    Times { counts: histogram.buckets.map(narrow), sum_us: histogram.sum_ns / 1000 }
+}
+
+fn difference(now: &[u64], before: &[u64], at: usize) -> u64 {
+    now.get(at).copied().unwrap_or(0).saturating_sub(before.get(at).copied().unwrap_or(0))
+}
+
+/// What has come since it was last looked at.
+fn since(before: &mut u64, now: u64) -> u64 {
+    now.saturating_sub(std::mem::replace(before, now))
+}
+
+fn narrow(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_buckets_are_those_of_the_metrics() {
+        assert_eq!(keepwarm_policy::why::BOUNDS_US, keepwarm_telemetry::per_thread::BOUNDS_US);
+    }
+
+    #[test]
+    fn a_step_is_what_has_come_since_the_one_before() {
+        let mut now = HistogramTotals { sum_ns: 5_000_000, ..HistogramTotals::default() };
+        now.buckets[3] = 7;
+        let before = HistogramTotals { buckets: [1; 17], sum_ns: 2_000_000 };
+        let step = times(&histogram(&now, &before));
+        assert_eq!((step.count(), step.sum_us), (6, 3_000));
+    }
+
+    #[test]
+    fn the_time_of_reading_is_what_the_phases_leave() {
+        let phase = |ms: u64| {
+            let mut totals = HistogramTotals { sum_ns: ms * 1_000_000, ..HistogramTotals::default() };
+            totals.buckets[5] = 2;
+            totals
+        };
+        let route = RouteTotals {
+            classes: [0, 0, 1, 0, 0, 1],
+            duration: phase(100),
+            queue: phase(20),
+            app: phase(50),
+            write: phase(10),
+        };
+        let step = with_route(AppStep::default(), &route);
+        assert_eq!((step.read_us, step.phases_us(), step.failed), (20_000, 100_000, 1));
+        let mut refused = route;
+        refused.duration.buckets[5] = 3;
+        assert_eq!(with_route(AppStep::default(), &refused).read_us, 0);
+    }
+}

@@ -1,0 +1,251 @@
+//! The verdicts as a person reads them: made from the JSON. Lines that have nothing to say are left out.
+
+use serde_json::Value;
+
+use crate::status::table::{Cell, Color, Paint, Table, at, list, time, words};
+
+/// The whole screen, with or without colors.
+pub(super) fn text(why: &Value, colors: bool) -> String {
+    let paint = Paint(colors);
+    let (apps, upstreams) = (list(at(why, "/apps")), list(at(why, "/upstreams")));
+    let findings = list(at(why, "/findings"));
+    let mut blocks = Vec::new();
+    for app in apps {
+        // With one app, what is wrong is wrong with it.
+        let own =
+            findings.iter().filter(|finding| apps.len() == 1 || at(finding, "/app") == at(app, "/name"));
+        blocks.push(app_block(why, app, &own.collect::<Vec<_>>(), &paint));
+    }
+    if apps.len() != 1 {
+        blocks.extend(
+            findings
+                .iter()
+                .filter(|finding| at(finding, "/app").is_null())
+                .map(|finding| other_block(finding, &paint)),
+        );
+    }
+    if apps.is_empty() {
+        blocks.extend(upstreams.iter().map(|upstream| heading(upstream, &[], &paint)));
+    }
+    blocks.push(next(why, &paint));
+    blocks.retain(|block| !block.is_empty());
+    if blocks.is_empty() {
+        return "healthy: no app and no upstream has been observed yet\n".to_owned();
+    }
+    blocks.join("")
+}
+
+fn app_block(why: &Value, app: &Value, findings: &[&Value], paint: &Paint) -> String {
+    let mut out = heading(app, findings, paint);
+    out.extend(findings.iter().map(|finding| line("WHY", &words(at(finding, "/evidence")), paint)));
+    if !findings.iter().any(|finding| is_fault(finding)) {
+        return out;
+    }
+    out.push_str(&mean(app, paint));
+    out.push_str(&now(app, paint));
+    out.push_str(&since(why, paint));
+    out.push_str(&routes(app).text(paint));
+    out
+}
+
+/// `shop  SLOW for 3m12s   12.0 req/s   p50 20ms   p99 2.4s, usually 180ms`
+fn heading(subject: &Value, findings: &[&Value], paint: &Paint) -> String {
+    let faults = findings.iter().filter(|finding| is_fault(finding));
+    let oldest = faults.max_by_key(|finding| at(finding, "/seconds").as_u64());
+    let state = match oldest {
+        Some(finding) => {
+            paint.with(Color::Red, &format!("{} for {}", state(finding), time(at(finding, "/seconds"))))
+        }
+        None => paint.with(Color::Green, "healthy"),
+    };
+    let mut parts = vec![format!("{}  {state}", words(at(subject, "/name")))];
+    match at(subject, "/now/per_second").as_f64() {
+        Some(rate) => {
+            parts.push(format!("{rate:.1} req/s"));
+            parts.push(format!("p50 {}", time(at(subject, "/now/p50_seconds"))));
+            parts.push(format!("p99 {}{}", time(at(subject, "/now/p99_seconds")), usually(subject)));
+        }
+        None => parts.push("no request has ended in 10 s".to_owned()),
+    }
+    format!("{}\n", parts.join("   "))
+}
+
+fn usually(subject: &Value) -> String {
+    match at(subject, "/usual/p99_seconds") {
+        Value::Null => String::new(),
+        usual => format!(", usually {}", time(usual)),
+    }
+}
+
+fn is_fault(finding: &Value) -> bool {
+    at(finding, "/severity") == "fault"
+}
+
+/// What the symptom is.
+fn state(finding: &Value) -> &'static str {
+    match at(finding, "/id").as_str() {
+        Some("upstream_failing") => "FAILING",
+        Some("memory_growth" | "leak_after_reload") => "GROWING",
+        Some("boot_per_request" | "handshakes_per_call" | "timeout_ladder") => "WASTEFUL",
+        _ => "SLOW",
+    }
+}
+
+/// A verdict about an upstream or the machine, beside several apps.
+fn other_block(finding: &Value, paint: &Paint) -> String {
+    let name = match at(finding, "/upstream").as_str() {
+        Some(upstream) => format!("upstream {upstream}"),
+        None => "machine".to_owned(),
+    };
+    let title = format!("{} for {}", state(finding), time(at(finding, "/seconds")));
+    format!(
+        "{name}  {}\n{}",
+        paint.with(Color::Red, &title),
+        line("WHY", &words(at(finding, "/evidence")), paint)
+    )
+}
+
+fn line(name: &str, text: &str, paint: &Paint) -> String {
+    format!("{}{text}\n", paint.with(Color::Dim, &format!("{name:<6}")))
+}
+
+/// `MEAN  read 1ms · queue 310ms · app 90ms · write 4ms`, without phases of nothing.
+fn mean(app: &Value, paint: &Paint) -> String {
+    let phases = ["read", "queue", "app", "write"].into_iter().filter_map(|phase| {
+        let mean = at(app, &format!("/mean_seconds/{phase}"));
+        (mean.as_f64()? >= 0.001).then(|| format!("{phase} {}", time(mean)))
+    });
+    let phases: Vec<String> = phases.collect();
+    if phases.is_empty() { String::new() } else { line("MEAN", &phases.join(" · "), paint) }
+}
+
+fn now(app: &Value, paint: &Paint) -> String {
+    let (most, waiting) = (at(app, "/most"), at(app, "/waiting").as_u64().unwrap_or(0));
+    if most.is_null() {
+        return String::new();
+    }
+    let mut text = format!(
+        "{} holds {} of {} requests at workers; oldest {}, {}/{}",
+        words(at(most, "/route")),
+        words(at(most, "/requests")),
+        words(at(app, "/held")),
+        time(at(most, "/oldest_seconds")),
+        words(at(app, "/name")),
+        words(at(most, "/worker")),
+    );
+    if waiting > 0 {
+        text.push_str(&format!("; {waiting} wait"));
+    }
+    line("NOW", &text, paint)
+}
+
+/// The last events, the newest first.
+fn since(why: &Value, paint: &Paint) -> String {
+    const SHOWN: usize = 4;
+    let events: Vec<String> = list(at(why, "/events"))
+        .iter()
+        .rev()
+        .take(SHOWN)
+        .map(|event| {
+            let ago = time(at(event, "/seconds_ago"));
+            format!("{ago} ago {}: {}", words(at(event, "/subject")), words(at(event, "/text")))
+        })
+        .collect();
+    if events.is_empty() { String::new() } else { line("SINCE", &events.join(" · "), paint) }
+}
+
+fn routes(app: &Value) -> Table {
+    let mut table = Table::new(&["ROUTE", "REQ/S", "P50", "P99", "5XX", "USUAL P50"]);
+    for route in list(at(app, "/routes")) {
+        let rate = at(route, "/now/per_second").as_f64().unwrap_or(0.0);
+        let failed = at(route, "/now/failed").as_f64().unwrap_or(0.0);
+        table.row([
+            Cell::plain(words(at(route, "/route"))),
+            Cell::plain(format!("{rate:.1}")),
+            Cell::plain(time(at(route, "/now/p50_seconds"))),
+            Cell::plain(time(at(route, "/now/p99_seconds"))),
+            Cell::plain(format!("{:.0}%", failed * 100.0)),
+            Cell::plain(time(at(route, "/usual/p50_seconds"))),
+        ]);
+    }
+    table
+}
+
+/// What to read, and certificates that will expire.
+fn next(why: &Value, paint: &Paint) -> String {
+    let mut parts: Vec<String> = list(at(why, "/findings"))
+        .iter()
+        .map(|finding| format!("keepwarm explain {}", words(at(finding, "/id"))))
+        .collect();
+    for certificate in list(at(why, "/certificates")) {
+        let name = list(at(certificate, "/names")).first().map_or_else(|| "-".to_owned(), words);
+        let left = time(at(certificate, "/expires_in_seconds"));
+        parts.push(format!("certificate of {name} expires in {left}"));
+    }
+    parts.dedup();
+    if parts.is_empty() { String::new() } else { line("NEXT", &parts.join(" · "), paint) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn slow() -> Value {
+        json!({
+            "healthy": false,
+            "findings": [{ "id": "upstream_slow", "severity": "fault", "app": null, "upstream": "search", "seconds": 192,
+                           "evidence": "68 % of the time is spent in calls to upstream \"search\": 860 ms each, usually 40 ms" }],
+            "apps": [{
+                "name": "shop",
+                "now": { "per_second": 12.0, "p50_seconds": 0.9, "p99_seconds": 2.4, "failed": 0.0 },
+                "usual": { "per_second": 30.0, "p50_seconds": 0.05, "p99_seconds": 0.18, "failed": 0.0 },
+                "mean_seconds": { "read": 0.0002, "queue": 0.31, "app": 0.95, "write": 0.004 },
+                "waiting": 3, "held": 16,
+                "most": { "route": "/search/*", "requests": 12, "oldest_seconds": 8.1, "worker": 3 },
+                "routes": [{ "route": "/search/*", "now": { "per_second": 10.0, "p50_seconds": 0.95, "p99_seconds": 2.4, "failed": 0.01 },
+                             "usual": { "p50_seconds": 0.06 } }]
+            }],
+            "upstreams": [],
+            "events": [{ "seconds_ago": 240, "subject": "search", "text": "4 → 2 endpoints" },
+                       { "seconds_ago": 200, "subject": "shop", "text": "reload, generation 7" }],
+            "certificates": [{ "names": ["shop.example"], "expires_in_seconds": 777_600 }]
+        })
+    }
+
+    #[test]
+    fn the_verdict_stands_before_its_evidence() {
+        let expected = "\
+shop  SLOW for 3m12s   12.0 req/s   p50 900ms   p99 2.4s, usually 180ms
+WHY   68 % of the time is spent in calls to upstream \"search\": 860 ms each, usually 40 ms
+MEAN  queue 310ms · app 950ms · write 4ms
+NOW   /search/* holds 12 of 16 requests at workers; oldest 8.1s, shop/3; 3 wait
+SINCE 3m20s ago shop: reload, generation 7 · 4m00s ago search: 4 → 2 endpoints
+
+ROUTE       REQ/S   P50     P99    5XX   USUAL P50
+/search/*   10.0    950ms   2.4s   1%    60ms
+NEXT  keepwarm explain upstream_slow · certificate of shop.example expires in 9d00h
+";
+        assert_eq!(text(&slow(), false), expected);
+        assert!(text(&slow(), true).contains("\x1b[31mSLOW for 3m12s\x1b[0m"));
+    }
+
+    #[test]
+    fn a_healthy_app_has_one_line_and_no_control_characters() {
+        let why = json!({ "healthy": true, "findings": [], "apps": [{ "name": "a\x1b[2Jb", "now": null }] });
+        assert_eq!(text(&why, false), "a?[2Jb  healthy   no request has ended in 10 s\n");
+        assert_eq!(text(&json!({}), false), "healthy: no app and no upstream has been observed yet\n");
+    }
+
+    #[test]
+    fn beside_several_apps_an_upstream_has_a_block_of_its_own() {
+        let mut why = slow();
+        let mut blog = why["apps"][0].clone();
+        blog["name"] = "blog".into();
+        why["apps"].as_array_mut().unwrap().push(blog);
+        let shown = text(&why, false);
+        assert!(shown.contains("shop  healthy") && shown.contains("blog  healthy"), "{shown}");
+        assert!(shown.contains("upstream search  SLOW for 3m12s\nWHY   68 %"), "{shown}");
+    }
+}

@@ -1,0 +1,58 @@
+//! What the machine does: its cores, and who else uses them.
+
+use super::{WINDOW, percent};
+use crate::why::catalog::{NOISY_NEIGHBOUR, TOO_FEW_CORES};
+use crate::why::{Finding, Subject, Why};
+
+const STEAL: f64 = 0.1;
+const OTHERS: f64 = 0.5;
+const PRESSURE: f64 = 0.2;
+
+/// The share of all cores that is not idle.
+pub(super) fn busy(why: &Why) -> f64 {
+    let recent = why.machine.recent(WINDOW);
+    recent.share(recent.busy)
+}
+
+/// Whether others have half of the processors, or the hypervisor a tenth.
+pub(super) fn is_taken_by_others(why: &Why) -> bool {
+    let recent = why.machine.recent(WINDOW);
+    recent.share(recent.steal) >= STEAL || others(why) >= OTHERS
+}
+
+/// The share of other programs in all cores.
+fn others(why: &Why) -> f64 {
+    let recent = why.machine.recent(WINDOW);
+    recent.share(recent.busy - recent.steal - recent.ours).max(0.0)
+}
+
+/// `symptom`: what it causes here.
+pub(super) fn noisy_neighbour(why: &Why, symptom: &str) -> Option<Finding> {
+    let recent = why.machine.recent(WINDOW);
+    let (steal, others) = (recent.share(recent.steal), others(why));
+    let pressure = recent.pressure.map(|sum| recent.share(sum));
+    if !is_taken_by_others(why) || pressure.is_some_and(|pressure| pressure < PRESSURE) {
+        return None;
+    }
+    let taken = if steal >= STEAL {
+        format!("the hypervisor takes {} of the processor time", percent(steal))
+    } else {
+        format!("other programs use {} of the processors", percent(others))
+    };
+    let pressed = pressure
+        .map_or(String::new(), |share| format!(", tasks wait for one {} of the time", percent(share)));
+    let figures = [("steal", steal), ("others", others), ("pressure", pressure.unwrap_or(f64::NAN))];
+    let figures: Vec<_> = figures.into_iter().filter(|(_, value)| value.is_finite()).collect();
+    Some(Finding::new(&NOISY_NEIGHBOUR, Subject::default(), format!("{taken}{pressed}; {symptom}"), &figures))
+}
+
+pub(super) fn too_few_cores(why: &Why, symptom: &str, demand: f64) -> Finding {
+    let (busy, cores) = (busy(why), why.machine.recent(WINDOW).cores);
+    let evidence = format!(
+        "{symptom}; its workers want a processor for {} of the time, and all {cores} cores are {} busy",
+        percent(demand),
+        percent(busy)
+    );
+    let figures = [("machine_busy", busy), ("processor_demand", demand), ("cores", cores.into())];
+    Finding::new(&TOO_FEW_CORES, Subject::default(), evidence, &figures)
+}

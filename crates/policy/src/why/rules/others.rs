@@ -1,0 +1,48 @@
+//! What costs time without a queue: connections of upstreams, and room for slow clients.
+
+use std::sync::Arc;
+
+use super::{WINDOW, percent};
+use crate::why::catalog::{HANDSHAKES_PER_CALL, SPILL_LIMIT, TIMEOUT_LADDER};
+use crate::why::history::UpstreamHistory;
+use crate::why::{Finding, Subject, Why};
+
+pub(super) fn upstream(name: &Arc<str>, history: &UpstreamHistory) -> Vec<Finding> {
+    [handshakes(name, history), ladder(name, history)].into_iter().flatten().collect()
+}
+
+fn handshakes(name: &Arc<str>, history: &UpstreamHistory) -> Option<Finding> {
+    let recent = history.series.recent(WINDOW);
+    let (calls, made) = (recent.calls.count(), recent.handshakes);
+    let share = f64::from(made) / calls.max(1) as f64;
+    (made >= 10 && share >= 0.5).then(|| {
+        let evidence = format!(
+            "{} of {calls} calls to upstream \"{name}\" had to make a connection",
+            percent(share.min(1.0))
+        );
+        let figures = [("calls", calls as f64), ("without_connection", made.into())];
+        Finding::new(&HANDSHAKES_PER_CALL, Subject::upstream(name), evidence, &figures)
+    })
+}
+
+fn ladder(name: &Arc<str>, history: &UpstreamHistory) -> Option<Finding> {
+    let steps: Vec<u32> =
+        history.series.last_tens(30).map(|step| step.lost).filter(|lost| *lost > 0).collect();
+    let lost: u32 = steps.iter().sum();
+    (steps.len() >= 3).then(|| {
+        let evidence = format!(
+            "{lost} calls to upstream \"{name}\" were lost in 5 minutes on kept connections that it had closed"
+        );
+        let figures = [("lost", lost.into()), ("steps", steps.len() as f64)];
+        Finding::new(&TIMEOUT_LADDER, Subject::upstream(name), evidence, &figures)
+    })
+}
+
+pub(super) fn spill(why: &Why) -> Option<Finding> {
+    let full: u32 = why.spill_full.iter().sum();
+    (full > 0).then(|| {
+        let evidence =
+            format!("{full} responses found no room in the last minute: their workers wait for clients");
+        Finding::new(&SPILL_LIMIT, Subject::default(), evidence, &[("responses", full.into())])
+    })
+}
