@@ -32,9 +32,7 @@ pub(crate) async fn respond(view: &View, subject: &str) -> Value {
         };
         return json!({ "ok": false, "message": message });
     }
-    let mut response = json(&why, Some(subject).filter(|subject| !subject.is_empty()));
-    response["certificates"] = certificates;
-    response
+    json(&why, Some(subject).filter(|subject| !subject.is_empty()), certificates)
 }
 
 /// Those that will expire soon.
@@ -52,7 +50,7 @@ async fn certificates(view: &View) -> Value {
 }
 
 /// `subject`: the app or upstream that is meant; `None`: all.
-fn json(why: &Why, subject: Option<&str>) -> Value {
+fn json(why: &Why, subject: Option<&str>, certificates: Value) -> Value {
     let is_meant = |name: &str| subject.is_none_or(|subject| subject == name);
     let findings: Vec<&Finding> =
         why.findings().iter().filter(|finding| concerns(finding, why, subject)).collect();
@@ -70,6 +68,7 @@ fn json(why: &Why, subject: Option<&str>) -> Value {
             "pressure": machine.pressure.map(|sum| machine.share(sum)),
         },
         "events": why.events().filter(|event| is_meant(&event.subject)).map(|one| event(one, why.now())).collect::<Vec<_>>(),
+        "certificates": certificates,
     })
 }
 
