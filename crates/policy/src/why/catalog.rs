@@ -79,7 +79,7 @@ pub(super) static ROUTE_HOLDS_WORKERS: Rule = Rule {
     severity: Severity::Fault,
     meaning: "The requests of one route hold the workers while requests of all routes wait.",
     threshold: "In at least 4 of the last 5 s requests waited, and one route of several held at least 2 requests and 75 % of all that \
-                workers held, the oldest of them for 1 s or more.",
+                workers held; in 2 of them its oldest request was there for 1 s or more.",
     reason: "Three quarters leave the other routes a quarter of the workers; 1 s tells requests that hold a worker from requests that \
              are only frequent.",
     remedy: "Limit the route with `concurrency`, serve it from an app of its own, or move the work to a process (`[process.NAME]`). \

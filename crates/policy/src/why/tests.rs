@@ -202,6 +202,28 @@ fn one_route_that_holds_the_workers_is_named() {
     );
 }
 
+/// One request takes the place of another, so the oldest is young again every 3 s.
+#[test]
+fn a_route_whose_requests_end_and_come_again_holds_the_workers() {
+    expect("route_holds_workers", |sample, second| {
+        queue(sample, 20, (0.1, 0.0));
+        let oldest = MS(200 + 1000 * u64::from(second % 3));
+        sample.apps[0].held = vec![HeldRoute { route: "/search/*".into(), requests: 4, oldest, worker: 3 }];
+    });
+}
+
+/// Requests of 300 ms that are many are no such route: its requests end, others are served between them.
+#[test]
+fn a_route_that_is_only_frequent_does_not_hold_the_workers() {
+    let mut why = Why::default();
+    feed(&mut why, 15, |sample, _| {
+        queue(sample, 20, (0.1, 0.0));
+        sample.apps[0].held =
+            vec![HeldRoute { route: "/search/*".into(), requests: 4, oldest: MS(300), worker: 3 }];
+    });
+    assert_eq!(ids(&why), ["too_few_workers"], "{:?}", why.findings());
+}
+
 /// No other route has ever had a request, so there is none to be held up.
 #[test]
 fn the_only_route_of_an_app_has_too_few_workers() {

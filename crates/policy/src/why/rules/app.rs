@@ -16,6 +16,8 @@ use crate::why::{AppStep, Finding, Subject, Why};
 const HOLDS: (usize, usize) = (4, 5);
 const HELD_SHARE: f64 = 0.75;
 const HELD_FOR: Duration = Duration::from_secs(1);
+/// Seconds in which its oldest request is that old: a new one may just have taken the worker of another.
+const OLD: usize = 2;
 /// Seconds after a reload in which a leak is called its.
 const AFTER_RELOAD: u64 = 2 * 60 * 60;
 
@@ -58,10 +60,11 @@ fn route_holds_workers(name: &Arc<str>, app: &AppHistory) -> Option<Finding> {
                 most.route == newest.route
                     && most.requests >= 2
                     && f64::from(most.requests) >= HELD_SHARE * f64::from(moment.held)
-                    && most.oldest >= HELD_FOR
             })
     };
-    if app.moments.iter().rev().take(HOLDS.1).filter(is_so).count() < HOLDS.0 {
+    let is_old = |moment: &&Moment| moment.most.as_ref().is_some_and(|most| most.oldest >= HELD_FOR);
+    let holding = || app.moments.iter().rev().take(HOLDS.1).filter(is_so);
+    if holding().count() < HOLDS.0 || holding().filter(is_old).count() < OLD {
         return None;
     }
     let (held, waiting) = app.moments.back().map(|moment| (moment.held, moment.waiting))?;
