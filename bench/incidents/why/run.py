@@ -147,11 +147,13 @@ def watch(binary, directory, name, verdict):
     """Looks once a second: the first verdict is the expected one, and stays alone until the time is over."""
     began, first = time.monotonic(), None
     while time.monotonic() - began < WITHIN:
-        found = [finding["id"] for finding in why(binary, directory)["findings"]]
+        findings = why(binary, directory)["findings"]
+        found = [finding["id"] for finding in findings]
         if found and first is None:
             first = time.monotonic() - began
         if [found_id for found_id in found if found_id != verdict]:
-            print(f"{name}: {found} in place of {verdict}")
+            evidence = "; ".join(finding["evidence"] for finding in findings)
+            print(f"{name}: {', '.join(found)} in place of {verdict or 'nothing'}: {evidence}")
             return False
         time.sleep(1)
     after = f"{first:.0f} s" if first is not None else "-"

@@ -66,7 +66,7 @@ pub(super) static UPSTREAM_SLOW: Rule = Rule {
     severity: Severity::Fault,
     meaning: "Calls to an upstream take much longer than usual, and workers wait for them.",
     threshold: "In the last 10 s at least 5 calls ended, with a mean of three times that of the hour before and 100 ms more; without 50 \
-                calls in the hour before, a mean of 1 s. Or for 5 s at least 2 calls were in flight, none ended, and requests waited for \
+                calls in the hour before, a mean of 1 s. Or for 4 s at least 2 calls were in flight, none ended, and requests waited for \
                 a worker.",
     reason: "Twice the mean is what a busy minute does; 100 ms is what a person notices (and a local upstream may triple from 1 to 3 ms \
              without harm). Without history, 1 s is longer than a page should take.",
@@ -91,7 +91,7 @@ pub(super) static TOO_FEW_WORKERS: Rule = Rule {
     severity: Severity::Fault,
     meaning: "Requests wait for a worker while the machine has cores to spare, or while the workers wait instead of computing.",
     threshold: "In at least 8 of the last 10 s requests waited for a worker; at the present rate the queue takes 100 ms or more; and the \
-                workers want a processor for less than half of their time, or the machine is less than 80 % busy.",
+                workers want a processor for less than half of their time, or the machine was less than 80 % busy in the last 5 s.",
     reason: "A queue is normal under full load while it is short: 100 ms is what a person notices. Where processors are free, or where \
              workers mostly wait, more of them serve more requests.",
     remedy: "Raise `workers` of the app (or `workers.max`), or `threads` where it has them; look at memory first.",
@@ -101,8 +101,8 @@ pub(super) static TOO_FEW_CORES: Rule = Rule {
     id: "too_few_cores",
     severity: Severity::Fault,
     meaning: "Requests wait for a worker, all workers compute, and the machine has no core to spare.",
-    threshold: "The queue of `too_few_workers`; the workers want a processor for at least half of their time; the machine is at least \
-                80 % busy, less than half of that by other programs, and less than 10 % of it is taken by the hypervisor.",
+    threshold: "The queue of `too_few_workers`; the workers want a processor for at least half of their time; in the last 5 s the machine \
+                was at least 80 % busy, other programs used less than half of it, and the hypervisor took less than 10 %.",
     reason: "More workers would share the same cores: the queue would move from Keepwarm to the kernel.",
     remedy: "Add cores or machines, or make the app compute less: `keepwarm stack APP/NUMBER` shows what it does. Not more workers.",
 };

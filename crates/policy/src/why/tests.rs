@@ -82,11 +82,14 @@ fn ids(why: &Why) -> Vec<&'static str> {
     why.findings().iter().map(|finding| finding.rule.id).collect()
 }
 
-/// Exactly this verdict after 15 s, and none 5 minutes after the incident.
+/// Exactly this verdict after 15 s, no other on the way, and none 5 minutes after the incident.
 #[track_caller]
 fn expect(id: &str, change: impl Fn(&mut Sample, u32)) -> Finding {
     let mut why = after_a_history();
-    feed(&mut why, 15, &change);
+    for second in 0..15 {
+        feed(&mut why, 1, |sample, _| change(sample, second));
+        assert!(ids(&why).iter().all(|given| *given == id), "after {second} s: {:?}", why.findings());
+    }
     assert_eq!(ids(&why), [id], "{:?}", why.findings());
     let finding = why.findings()[0].clone();
     assert!(finding.since > 300 && finding.since <= 315, "{finding:?}");
@@ -159,6 +162,17 @@ fn workers_that_compute_on_all_cores_have_too_few_cores() {
         sample.machine = machine(1.0, 0.95);
     });
     assert_eq!(finding.subject, Subject::default());
+    // Nothing ran before: the idle seconds are not those of the queue.
+    let mut why = Why::default();
+    feed(&mut why, 10, |sample, _| sample.machine = machine(0.0, 0.0));
+    for second in 0..12 {
+        feed(&mut why, 1, |sample, _| {
+            queue(sample, 30, (3.0, 1.0));
+            sample.machine = machine(0.98, 0.93);
+        });
+        assert!(ids(&why).iter().all(|id| *id == "too_few_cores"), "after {second} s: {:?}", why.findings());
+    }
+    assert_eq!(ids(&why), ["too_few_cores"]);
 }
 
 #[test]

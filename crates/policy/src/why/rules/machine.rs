@@ -1,9 +1,11 @@
 //! What the machine does: its cores, and who else uses them.
 
-use super::{WINDOW, percent};
+use super::percent;
 use crate::why::catalog::{NOISY_NEIGHBOUR, TOO_FEW_CORES};
 use crate::why::{Finding, Subject, Why};
 
+/// Seconds that count. Requests have waited for longer, so what was before they came is not among them.
+const WINDOW: usize = 5;
 const STEAL: f64 = 0.1;
 const OTHERS: f64 = 0.5;
 const PRESSURE: f64 = 0.2;

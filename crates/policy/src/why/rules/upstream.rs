@@ -13,7 +13,7 @@ const CALLS_MIN: u64 = 5;
 const USUAL_MIN: u64 = 50;
 const WITHOUT_HISTORY: Duration = Duration::from_secs(1);
 /// Seconds without any end of a call.
-const STALLED: usize = 5;
+const STALLED: usize = 4;
 
 pub(super) fn finding(why: &Why, name: &Arc<str>, history: &UpstreamHistory) -> Option<Finding> {
     // A call that times out is slow and fails: the failure says more.
