@@ -126,7 +126,8 @@ def is_named(binary, name, incident):
         request(port, "/")
         time.sleep(incident.quiet)
         for _ in range(incident.hogs):
-            stack.enter_context(running([sys.executable, "-c", "while True: pass"]))
+            # A session of its own, because the kernel shares processors out between sessions (sched_autogroup).
+            stack.enter_context(running([sys.executable, "-c", "while True: pass"], start_new_session=True))
         for path, count in incident.load.items():
             for _ in range(count):
                 threading.Thread(target=client, args=(port, path, over, incident), daemon=True).start()
