@@ -285,6 +285,17 @@ fn queue_all(sample: &mut Sample) {
 }
 
 #[test]
+fn endpoints_that_are_away_for_4_s_are_no_verdict() {
+    for (seconds, fails) in [(4, false), (5, true)] {
+        let mut why = after_a_history();
+        feed(&mut why, seconds, |sample, _| {
+            sample.upstreams[0] = UpstreamSample { available: 0, ..upstream(0, MS(0)) };
+        });
+        assert_eq!(ids(&why) == ["upstream_failing"], fails, "{seconds}: {:?}", why.findings());
+    }
+}
+
+#[test]
 fn without_history_only_a_second_is_slow() {
     for (each, slow) in [(900, false), (1000, true)] {
         let mut why = Why::default();

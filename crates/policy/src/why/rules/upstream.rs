@@ -14,6 +14,8 @@ const USUAL_MIN: u64 = 50;
 const WITHOUT_HISTORY: Duration = Duration::from_secs(1);
 /// Seconds without any end of a call.
 const STALLED: usize = 4;
+/// Seconds without an endpoint that takes calls.
+const UNAVAILABLE: u64 = 5;
 
 pub(super) fn finding(why: &Why, name: &Arc<str>, history: &UpstreamHistory) -> Option<Finding> {
     // A call that times out is slow and fails: the failure says more.
@@ -32,7 +34,7 @@ fn failing(now: u64, name: &Arc<str>, history: &UpstreamHistory) -> Option<Findi
             percent(share),
             recent.failed
         )
-    } else if history.unavailable >= STALLED as u64 {
+    } else if history.unavailable >= UNAVAILABLE {
         format!("none of the {} endpoints of upstream \"{name}\" takes calls", history.endpoints)
     } else if is_open {
         format!("the breaker of upstream \"{name}\" is open: its calls are refused")
