@@ -61,10 +61,7 @@ impl Why {
         self.machine.push(sample.machine);
         self.keep_apps(sample, &mut events);
         self.keep_upstreams(sample, &mut events);
-        if self.spill_full.len() == 60 {
-            self.spill_full.pop_front();
-        }
-        self.spill_full.push_back(sample.spill_full);
+        series::push(&mut self.spill_full, sample.spill_full, 60);
         for event in events {
             self.note(event.subject, event.text);
         }
@@ -73,10 +70,7 @@ impl Why {
 
     /// Something has happened that no sample shows.
     pub fn note(&mut self, subject: Arc<str>, text: String) {
-        if self.events.len() == EVENTS_MAX {
-            self.events.pop_front();
-        }
-        self.events.push_back(Event { at: self.now, subject, text });
+        series::push(&mut self.events, Event { at: self.now, subject, text }, EVENTS_MAX);
     }
 
     /// Seconds since the histories began.

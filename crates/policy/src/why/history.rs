@@ -8,7 +8,7 @@ use super::sample::{
     AppSample, AppStep, HeldRoute, MachineStep, Processors, RouteSample, RouteStep, UpstreamSample,
     UpstreamStep,
 };
-use super::series::Series;
+use super::series::{Series, push};
 
 /// Routes of all apps that have a history: at most 21 MB. Those beyond are counted with their app only.
 pub const ROUTES_MAX: usize = 256;
@@ -88,15 +88,13 @@ impl AppHistory {
     ) {
         self.series.push(sample.step);
         self.count_routes(&sample.routes, room);
-        if self.moments.len() == MOMENTS {
-            self.moments.pop_front();
-        }
-        self.moments.push_back(Moment {
+        let moment = Moment {
             most: sample.held.first().cloned(),
             held: sample.step.held,
             waiting: sample.step.waiting,
             processors: sample.processors,
-        });
+        };
+        push(&mut self.moments, moment, MOMENTS);
         if self.generation != sample.generation {
             self.begin_generation(sample, now, events);
         }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::sample::WorkerSample;
+use super::series::push;
 
 const MIB: u64 = 1024 * 1024;
 /// Seconds in which a fast leak shows.
@@ -97,11 +98,4 @@ fn rises(looks: &VecDeque<u64>) -> usize {
 
 fn falls(looks: &VecDeque<u64>) -> bool {
     looks.iter().zip(looks.iter().skip(1)).any(|(before, after)| after < before)
-}
-
-fn push(ring: &mut VecDeque<u64>, value: u64, most: usize) {
-    if ring.len() == most {
-        ring.pop_front();
-    }
-    ring.push_back(value);
 }

@@ -83,11 +83,12 @@ impl<T: Step> Series<T> {
     }
 }
 
-fn push<T>(ring: &mut VecDeque<T>, step: T, most: usize) {
+/// Keeps the last `most` of what came.
+pub(super) fn push<T>(ring: &mut VecDeque<T>, last: T, most: usize) {
     if ring.len() == most {
         ring.pop_front();
     }
-    ring.push_back(step);
+    ring.push_back(last);
 }
 
 fn merged<'s, T: Step + 's>(steps: impl Iterator<Item = &'s T>) -> T {
