@@ -8,8 +8,10 @@
 //! shows no arguments either, which only such a process lacks, and which lasts where the machine is busy or the program's pages are not in memory.
 
 use std::io;
-use std::time::Duration;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// The variable.
@@ -20,22 +22,25 @@ const ROUNDS: usize = 20;
 const LOOKS: usize = 20;
 const LOOKS_WHILE_LOADING: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
+/// So long are processes waited for that have been killed: one with much memory takes a while, and one that waits for a disk may never end. This number is
+/// arbitrary.
+const ENDING: Duration = Duration::from_secs(2);
 
 /// A mark that no other supervisor has.
 pub(super) fn new_mark(random: u64) -> String {
     format!("{}-{random:016x}", std::process::id())
 }
 
-/// Whether a process carries the mark of processes to kill.
+/// Whether a process carries the mark of those to kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProcessMatch {
-    Killed,
+    Wanted,
     Other,
     /// It may be one whose program is being loaded.
     Unsure,
 }
 
-/// Kills all processes with this mark, of those only the ones that have all of these variables (`NAME=value`).
+/// Kills all processes with this mark, of those only the ones that have all of these variables (`NAME=value`), and waits until they have ended.
 pub(super) fn kill(mark: &str, variables: Vec<String>) {
     kill_with(mark, variables, || std::thread::sleep(PAUSE));
 }
@@ -48,18 +53,24 @@ pub(super) fn of_app(app: &str) -> String {
 fn kill_with(mark: &str, variables: Vec<String>, mut pause: impl FnMut()) {
     let mut wanted = vec![format!("{MARK}={mark}")];
     wanted.extend(variables);
-    let look = |pid: Pid| kill_if(pid, &wanted).unwrap_or(ProcessMatch::Other);
+    let deadline = Instant::now() + ENDING;
     for _ in 0..ROUNDS {
-        let mut found = false;
+        let mut killed = Vec::new();
+        let mut look = |pid: Pid| match kill_if(pid, &wanted) {
+            Ok((matched, pidfd)) => {
+                killed.extend(pidfd);
+                matched
+            }
+            // It has ended, or belongs to another user.
+            Err(_) => ProcessMatch::Other,
+        };
         let mut unsure = Vec::new();
         // An error: there is no /proc, and nothing is known.
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
             let Some(pid) = number.and_then(Pid::from_raw) else { continue };
-            match look(pid) {
-                ProcessMatch::Killed => found = true,
-                ProcessMatch::Unsure => unsure.push(pid),
-                ProcessMatch::Other => {}
+            if look(pid) == ProcessMatch::Unsure {
+                unsure.push(pid);
             }
         }
         for count in 0..LOOKS_WHILE_LOADING {
@@ -70,16 +81,21 @@ fn kill_with(mark: &str, variables: Vec<String>, mut pause: impl FnMut()) {
                 break;
             }
             pause();
-            unsure.retain(|pid| {
-                let matched = look(*pid);
-                found |= matched == ProcessMatch::Killed;
-                matched == ProcessMatch::Unsure
-            });
+            unsure.retain(|pid| look(*pid) == ProcessMatch::Unsure);
         }
-        if !found {
+        if killed.is_empty() {
             return;
         }
+        killed.iter().for_each(|pidfd| wait_end(pidfd, deadline));
     }
+}
+
+/// Waits until the process has ended: without an environment and a program already, it may still be seen, and hold its files.
+fn wait_end(pidfd: &OwnedFd, deadline: Instant) {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+    // An error, as an interruption is: it is not waited for any longer.
+    let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&left));
 }
 
 /// Whether a process without an environment has no arguments either: the kernel sets both when the program is in place.
@@ -88,22 +104,23 @@ fn is_loading(pid: Pid) -> bool {
         .is_ok_and(|arguments| arguments.is_empty())
 }
 
-/// An error: it has ended, or belongs to another user.
-fn kill_if(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
+/// With the process, if it was killed.
+fn kill_if(pid: Pid, wanted: &[String]) -> io::Result<(ProcessMatch, Option<OwnedFd>)> {
     let matched = look(pid, wanted)?;
-    if matched != ProcessMatch::Killed {
-        return Ok(matched);
+    if matched != ProcessMatch::Wanted {
+        return Ok((matched, None));
     }
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     // The number may have been given to another in between; from here on it is held.
     let matched = look(pid, wanted)?;
-    if matched == ProcessMatch::Killed {
-        pidfd_send_signal(pidfd, Signal::KILL)?;
+    if matched != ProcessMatch::Wanted {
+        return Ok((matched, None));
     }
-    Ok(matched)
+    pidfd_send_signal(&pidfd, Signal::KILL)?;
+    Ok((matched, Some(pidfd)))
 }
 
-/// `Killed`: the environment that the process was started with has all of these. That of a process that has ended is empty, and it has no program.
+/// `Wanted`: the environment that the process was started with has all of these. That of a process that has ended is empty, and it has no program.
 fn look(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
     let folder = format!("/proc/{}", pid.as_raw_nonzero());
     let environment = std::fs::read(format!("{folder}/environ"))?;
@@ -111,7 +128,7 @@ fn look(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
         return std::fs::read_link(format!("{folder}/exe")).map(|_| ProcessMatch::Unsure);
     }
     let has = |variable: &String| environment.split(|&byte| byte == 0).any(|own| own == variable.as_bytes());
-    Ok(if wanted.iter().all(has) { ProcessMatch::Killed } else { ProcessMatch::Other })
+    Ok(if wanted.iter().all(has) { ProcessMatch::Wanted } else { ProcessMatch::Other })
 }
 
 #[cfg(test)]
@@ -139,6 +156,22 @@ mod tests {
         assert_eq!(stranger.try_wait().unwrap(), None);
         stranger.kill().unwrap();
         stranger.wait().unwrap();
+    }
+
+    /// One with much memory is without an environment for a while before it has ended.
+    #[test]
+    fn those_that_are_killed_have_ended() {
+        let mark = new_mark(4);
+        // It keeps all that it is sent, since it ends no line.
+        let mut large = Command::new("tail")
+            .env(MARK, &mark)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        large.stdin.as_mut().unwrap().write_all(&vec![0; 256 << 20]).unwrap();
+        kill(&mark, Vec::new());
+        assert!(large.try_wait().unwrap().is_some_and(|status| !status.success()));
     }
 
     /// As one whose program is being loaded looks: it shows no environment, and has the mark a moment later.
