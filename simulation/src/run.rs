@@ -66,8 +66,14 @@ thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
+/// To be called before worlds are played.
+pub(crate) fn prepare() {
+    catch_panics();
+    keepwarm_telemetry::per_thread::set_threads(3);
+}
+
 /// Keeps the first panic of each thread, also of tasks that the runtime would hush up.
-pub(crate) fn catch_panics() {
+fn catch_panics() {
     std::panic::set_hook(Box::new(|info| {
         let text = format!("{info}");
         let _ = PANIC.try_with(|panic| {

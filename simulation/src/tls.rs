@@ -60,7 +60,6 @@ pub(crate) enum HandshakeFault {
 
 impl TlsPlan {
     /// Whole handshakes, at once.
-    #[cfg(test)]
     pub(crate) const FAST: Self = Self {
         version: TlsVersion::Tls13,
         record: None,

@@ -1,4 +1,4 @@
-//! Conversations that are named, where a world would meet them too rarely.
+//! Conversations that are named, where a world would meet them too rarely: `tests/conversations.rs` has them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -184,32 +184,34 @@ impl Scenario for Crowd {
     }
 }
 
-#[test]
-fn handshakes_that_stand_still_keep_nobody_out() {
-    keepwarm_telemetry::per_thread::set_threads(3);
-    run::catch_panics();
-    if let Err(failure) = run::play(0, &Crowd) {
-        panic!("{failure}");
-    }
+/// See the test of this name.
+///
+/// # Errors
+///
+/// What did not hold.
+pub fn handshakes_that_stand_still_keep_nobody_out() -> Result<(), String> {
+    converse(&Crowd)
 }
 
-#[test]
-fn a_worker_gets_its_request_though_the_reactor_refuses_watches_for_a_while() {
-    keepwarm_telemetry::per_thread::set_threads(3);
-    run::catch_panics();
-    for refused in 0..=12 {
-        if let Err(failure) = run::play(0, &Upload { refused, over_tls: false }) {
-            panic!("where {refused} are refused: {failure}");
-        }
-    }
+/// As before, where the reactor refuses so many watches.
+///
+/// # Errors
+///
+/// What did not hold.
+pub fn a_worker_gets_its_request(refused: u32) -> Result<(), String> {
+    converse(&Upload { refused, over_tls: false })
 }
 
 /// What TLS has taken of a `100 Continue` and the socket has not was forgotten.
-#[test]
-fn a_client_is_told_to_continue_over_tls_however_small_its_socket_is() {
-    keepwarm_telemetry::per_thread::set_threads(3);
-    run::catch_panics();
-    if let Err(failure) = run::play(0, &Upload { refused: 0, over_tls: true }) {
-        panic!("{failure}");
-    }
+///
+/// # Errors
+///
+/// What did not hold.
+pub fn a_client_is_told_to_continue_over_tls() -> Result<(), String> {
+    converse(&Upload { refused: 0, over_tls: true })
+}
+
+fn converse(scenario: &impl Scenario) -> Result<(), String> {
+    run::prepare();
+    run::play(0, scenario).map(drop)
 }
