@@ -23,7 +23,6 @@ use tokio::time::Instant;
 use super::guard::MisuseGuard;
 use super::scheduler::Scheduler;
 use super::stream::{ConnectionParts, ServerStream};
-use super::turn::Turn;
 use super::windows::{BodyWindow, BytesRead};
 use crate::h1::RequestGuard;
 use crate::listener::Activity;
@@ -33,9 +32,6 @@ use crate::{ConnectionInfo, ListenerContext, Outcome, Refusal, Request, Response
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a connection may take after GOAWAY once no request is in progress.
 const GOODBYE: Duration = Duration::from_secs(2);
-
-/// How many requests of a connection are served before other connections have their turn. Each takes some ten microseconds at least. This number is arbitrary.
-pub(super) const TURN: usize = 16;
 
 /// Bytes to read of a client whose preface is invalid.
 const LINGER_BYTES: usize = 16 * 1024;
@@ -88,7 +84,6 @@ pub(crate) async fn serve(begun: NewConnection) {
         opened,
         open: Rc::new(Cell::new(0)),
         begun: Vec::new(),
-        turn: Turn::default(),
         served: 0,
         refused: 0,
         leaving: None,
@@ -129,7 +124,6 @@ struct ConnectionTask {
     open: Rc<Cell<usize>>,
     /// Requests that have come, and were not looked at.
     begun: Vec<Pin<Box<dyn Future<Output = ()>>>>,
-    turn: Turn,
     served: u64,
     /// Heads that came and were refused by the `h2` crate, as counted so far.
     refused: u64,
@@ -139,15 +133,12 @@ struct ConnectionTask {
 
 impl ConnectionTask {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // What is left of the last turn. Nothing is written in between, so that the responses leave together.
-        if self.turn.poll().is_pending() || self.serve_begun(cx).is_pending() {
-            return Poll::Pending;
-        }
         loop {
             match self.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.begin(request, respond),
                 Poll::Ready(Some(Err(_)) | None) => {
-                    return self.serve_begun(cx);
+                    self.serve_begun(cx);
+                    return Poll::Ready(());
                 }
                 Poll::Pending if self.watched.take_misuse() => {
                     let reason = match self.watched.misuse.get() {
@@ -158,11 +149,7 @@ impl ConnectionTask {
                     self.leaving.get_or_insert_with(now);
                 }
                 // After all that came, so that their responses leave together.
-                Poll::Pending if !self.begun.is_empty() => {
-                    if self.serve_begun(cx).is_pending() {
-                        return Poll::Pending;
-                    }
-                }
+                Poll::Pending if self.serve_begun(cx) => {}
                 Poll::Pending if self.window.poll_grow(cx, &self.watched.read, &mut self.connection) => {}
                 Poll::Pending => match self.look(cx) {
                     TurnResult::Later => return Poll::Pending,
@@ -193,19 +180,15 @@ impl ConnectionTask {
         }));
     }
 
-    /// Serves the requests that have begun since the last time: many get their response at once, and need no task. `Pending`: some are left for the next turn,
-    /// which comes when the thread has looked at its sockets.
-    fn serve_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let turn = self.begun.len().min(TURN);
-        for mut served in self.begun.drain(..turn) {
+    /// Serves the requests that have begun since the last time: many get their response at once, and need no task. `false`: there are none.
+    fn serve_begun(&mut self, cx: &mut Context<'_>) -> bool {
+        let is_any = !self.begun.is_empty();
+        for mut served in self.begun.drain(..) {
             if served.as_mut().poll(cx).is_pending() {
                 keepwarm_net::spawn_local(served);
             }
         }
-        match self.begun.is_empty() {
-            true => Poll::Ready(()),
-            false => self.turn.give(cx),
-        }
+        is_any
     }
 
     /// Whether a timeout of the connection has passed; every [`LOOK`].

@@ -11,7 +11,6 @@ mod scheduler;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod turn;
 mod windows;
 
 pub(crate) use connection::{NewConnection, serve};

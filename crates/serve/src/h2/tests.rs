@@ -20,7 +20,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
-use super::connection::TURN;
 use crate::{
     BodyProgress, ConnectionLimits, Exchange, Frontend, Handler, ListenerContext, OpenConnections, Outcome,
     Refusal, ResponseOutcome,
@@ -45,16 +44,11 @@ async fn until(mut done: impl FnMut() -> bool) {
 struct TestApp {
     finished: std::sync::Mutex<Vec<(u16, ResponseOutcome)>>,
     gone: AtomicUsize,
-    /// Counted by a test.
-    turn: AtomicUsize,
-    /// The turn of each request.
-    turns: std::sync::Mutex<Vec<usize>>,
 }
 
 impl Handler for TestApp {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
-            self.turns.lock().unwrap().push(self.turn.load(Ordering::Relaxed));
             match exchange.request().path() {
                 b"/echo" => echo(exchange).await,
                 b"/fields" => fields(exchange),
@@ -445,33 +439,6 @@ async fn http_1_is_spoken_on_the_same_listener() {
         let mut header = [0; 9];
         stream.read_exact(&mut header).await.unwrap();
         assert_eq!(header[3], 4, "SETTINGS");
-    })
-    .await;
-}
-
-/// All that came at once was served before any other connection had its turn: milliseconds, with a hundred streams.
-#[tokio::test]
-async fn other_connections_have_their_turn_between_the_requests_of_one() {
-    run(async {
-        let listening = listening(ConnectionLimits::default());
-        let mut client = client(listening.address).await;
-        let app = Arc::clone(&listening.app);
-        tokio::task::spawn_local(async move {
-            loop {
-                app.turn.fetch_add(1, Ordering::Relaxed);
-                tokio::task::yield_now().await;
-            }
-        });
-        let mut send = |_| client.send_request(request(Method::GET, "/empty"), true).unwrap().0;
-        let responses: Vec<_> = (0..100).map(&mut send).collect();
-        for response in responses {
-            assert_eq!(whole(response).await.unwrap().status, 200);
-        }
-        let turns = listening.app.turns.lock().unwrap();
-        assert_eq!(turns.len(), 100);
-        let most = turns.chunk_by(|one, next| one == next).map(<[usize]>::len).max();
-        // The last of one turn and the first of the next, as the order of tasks has it.
-        assert!(most <= Some(2 * TURN), "{turns:?}");
     })
     .await;
 }
