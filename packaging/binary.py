@@ -6,6 +6,7 @@ and zig, whose clang compiles the C code. The same sources give the same bytes, 
 """
 
 import argparse
+import lzma
 import os
 import pathlib
 import subprocess
@@ -27,7 +28,7 @@ def target(arch):
 def build(arch, *, quick=False):
     """{file name: content}: the program, stripped, and its debug information."""
     tools = Tools()
-    compile_program(arch, tools, quick)
+    compile_program(arch, tools, quick, [] if quick else optimization(arch))
     folder = target_folder() / target(arch) / PROFILES[quick]
     return split(arch, folder / "keepwarm", tools)
 
@@ -58,12 +59,63 @@ def target_folder():
     return (ROOT / os.environ.get("CARGO_TARGET_DIR", "target")).resolve()
 
 
-def compile_program(arch, tools, quick):
+def memory_functions(arch, tools):
+    """Flags that link zig's `memcpy` and `memmove` on x86_64, in place of musl's, which are `rep movsq` and take ten times as long for the sizes of most copies.
+
+    The directory has Rust's own `libc.a` otherwise. For aarch64 musl has assembly that is as fast.
+    """
+    if arch != "x86_64":
+        return []
+    folder = target_folder() / "libc" / arch
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = folder / "libc.a"
+    archive.write_bytes((tools.sysroot / "lib/rustlib" / target(arch) / "lib/self-contained/libc.a").read_bytes())
+    zig(tools, ["ar", "dD", archive, "memcpy.lo", "memmove.lo"])
+    zig(tools, ["ar", "rD", archive, copying_object(arch, tools, folder)])
+    return [f"-Lnative={folder}"]
+
+
+def copying_object(arch, tools, folder):
+    """An object file with `memcpy` and `memmove`, and no other symbol."""
+    file = folder / "memory.o"
+    # Without -fno-builtin its loop becomes a call of itself.
+    zig(tools, ["build-obj", tools.zig.parent / "lib/compiler_rt.zig", "-O", "fast", "-fno-builtin", "-fPIC", "-fstrip", "-ffunction-sections",
+                "-target", f"{arch}-linux-musl", f"-femit-bin={file}"])
+    libraries = {"LD_LIBRARY_PATH": str(tools.sysroot / "lib")}
+    output([tools.objcopy, "--keep-global-symbol=memcpy", "--keep-global-symbol=memmove", file], **libraries)
+    return file
+
+
+def zig(tools, arguments):
+    cache = str(target_folder() / "zig-cache")
+    return output([tools.zig, *arguments], ZIG_LOCAL_CACHE_DIR=cache, ZIG_GLOBAL_CACHE_DIR=cache)
+
+
+def recorded(arch):
+    """What the program does under load, as `pgo.py` has recorded it."""
+    return pathlib.Path(__file__).resolve().parent / "pgo" / f"{arch}.profdata.xz"
+
+
+def optimization(arch):
+    """Flags that make the compiler optimize for what was recorded; none where nothing was."""
+    if not recorded(arch).is_file():
+        return []
+    content = lzma.decompress(recorded(arch).read_bytes())
+    # Cargo compiles again when the name changes, and does not look into the file.
+    file = target_folder() / "pgo" / f"{arch}-{packages.sha256(content)[:16]}.profdata"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    # What has changed since is optimized without it: no warning for each function.
+    return [f"-Cprofile-use={file}", "-Cllvm-args=-no-pgo-warn-mismatch"]
+
+
+def compile_program(arch, tools, quick, flags):
+    """With these flags of rustc beside those of every build."""
     triple = target(arch)
     if not (tools.sysroot / "lib/rustlib" / triple).is_dir():
         raise PackagingError(f"Rust's target {triple} is missing: run `scripts/setup dist`")
     command = ["cargo", "build", "--locked", "--profile", PROFILES[quick], "--target", triple, "-p", "keepwarm", "--bin", "keepwarm"]
-    done = subprocess.run(command, cwd=ROOT, env={**clean_environment(), **settings(triple, tools)}, stdin=subprocess.DEVNULL)
+    done = subprocess.run(command, cwd=ROOT, env={**clean_environment(), **settings(triple, tools, [*memory_functions(arch, tools), *flags])}, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise PackagingError(f"`{' '.join(command)}` failed with exit status {done.returncode}")
 
@@ -75,13 +127,13 @@ def clean_environment():
     return {**kept, "CARGO_TARGET_DIR": str(target_folder())}
 
 
-def settings(triple, tools):
+def settings(triple, tools, flags=()):
     """The environment that makes cargo build for `triple`, with Rust's own linker and C library, and zig's clang."""
     here = pathlib.Path(__file__).resolve().parent
     cache = target_folder() / "zig-cache"
     name = triple.replace("-", "_")
     return {
-        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust_flags(tools)),
+        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join([*rust_flags(tools), *flags]),
         f"CC_{name}": str(here / "cc"),
         f"AR_{name}": str(here / "ar"),
         "KEEPWARM_ZIG": str(tools.zig),

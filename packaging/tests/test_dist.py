@@ -59,6 +59,41 @@ class Bill(unittest.TestCase):
         self.assertRegex(bundled["zstd"], r"^1\.\d+\.\d+$")
 
 
+# Each copy is compared with one that was made byte by byte.
+COPIES = """
+#include <stdio.h>
+#include <string.h>
+
+static unsigned char source[70000], copied[70000], expected[70000];
+
+static int differs(size_t size, size_t from, size_t to, int moves) {
+    const size_t all = size + 200;
+    for (size_t place = 0; place < all; place++) {
+        source[place] = place * 31 % 251;
+        copied[place] = expected[place] = moves ? source[place] : 255;
+    }
+    for (size_t place = 0; place < size; place++)
+        expected[to + place] = source[from + place];
+    void *result = moves ? memmove(copied + to, copied + from, size) : memcpy(copied + to, source + from, size);
+    if (result == copied + to && memcmp(copied, expected, all) == 0)
+        return 0;
+    printf("%s of %zu from %zu to %zu\\n", moves ? "memmove" : "memcpy", size, from, to);
+    return 1;
+}
+
+int main(void) {
+    static const size_t large[] = {511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097, 65537};
+    static const size_t ways[][2] = {{0, 0}, {0, 1}, {1, 0}, {3, 17}, {17, 3}, {0, 64}, {64, 0}, {5, 100}, {100, 5}};
+    int wrong = 0;
+    for (size_t count = 0; count < 300 + sizeof large / sizeof *large; count++)
+        for (size_t way = 0; way < sizeof ways / sizeof *ways; way++)
+            for (int moves = 0; moves < 2; moves++)
+                wrong += differs(count < 300 ? count : large[count - 300], ways[way][0], ways[way][1], moves);
+    return wrong != 0;
+}
+"""
+
+
 class Compilation(unittest.TestCase):
     def setUp(self):
         self.tools = binary.Tools()
@@ -102,6 +137,33 @@ class Compilation(unittest.TestCase):
         path = serving.binary().partition("=")[2]
         said = serving.run([path, "--version"], cwd="/", env={**serving.CLEAN, "MIMALLOC_SHOW_STATS": "1"})
         self.assertRegex(said, r"(?m)^ +pages +: +[1-9]")
+
+    @unittest.skipUnless(os.uname().machine == "x86_64", "these functions are for x86_64")
+    def test_copies_of_every_length_and_distance(self):
+        """`memcpy` and `memmove` are not those of Rust's C library."""
+        folder = serving.directory(self.addCleanup)
+        (folder / "copies.c").write_text(COPIES)
+        program = folder / "copies"
+        with unittest.mock.patch.dict(os.environ, {"CARGO_TARGET_DIR": str(folder / "target")}):
+            copying = binary.copying_object("x86_64", self.tools, folder)
+            self.assertEqual(binary.memory_functions("aarch64", self.tools), [])
+        subprocess.run(["cc", "-O2", "-fno-builtin", "-o", program, folder / "copies.c", copying], check=True)
+        self.assertEqual(subprocess.run([program], check=True, capture_output=True, text=True).stdout, "")
+        # Its symbols, and those alone.
+        found = subprocess.run(["nm", "--extern-only", "--defined-only", "--format=just-symbols", copying], check=True, capture_output=True, text=True)
+        self.assertEqual(found.stdout.split(), ["memcpy", "memmove"])
+
+    def test_a_program_is_optimized_for_what_was_recorded(self):
+        folder = serving.directory(self.addCleanup)
+        with unittest.mock.patch.dict(os.environ, {"CARGO_TARGET_DIR": str(folder)}):
+            for arch in packages.MACHINES:
+                flags = binary.optimization(arch)
+                self.assertEqual(bool(flags), binary.recorded(arch).exists())
+                for flag in flags[:1]:
+                    option, _, file = flag.partition("=")
+                    self.assertEqual((option, pathlib.Path(file).parent.parent), ("-Cprofile-use", folder))
+                    # LLVM's indexed format.
+                    self.assertEqual(pathlib.Path(file).read_bytes()[:8], b"\xfflprofi\x81")
 
     def test_zig_that_is_not_installed(self):
         with unittest.mock.patch.object(binary, "VENV", pathlib.Path("/nonexistent")):
