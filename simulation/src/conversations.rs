@@ -193,7 +193,7 @@ pub fn handshakes_that_stand_still_keep_nobody_out() -> Result<(), String> {
     converse(&Crowd)
 }
 
-/// As before, where the reactor refuses so many watches.
+/// The same where the reactor refuses `refused` watches.
 ///
 /// # Errors
 ///

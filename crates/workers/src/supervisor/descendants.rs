@@ -158,7 +158,7 @@ mod tests {
         stranger.wait().unwrap();
     }
 
-    /// One with much memory is without an environment for a while before it has ended.
+    /// One with much memory loses its environment milliseconds before it has ended.
     #[test]
     fn those_that_are_killed_have_ended() {
         let mark = new_mark(4);
