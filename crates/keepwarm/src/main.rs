@@ -21,6 +21,7 @@ mod find;
 mod hash_password;
 mod init;
 mod language;
+mod live;
 mod maintenance;
 mod php_fpm;
 mod program_output;
