@@ -63,6 +63,8 @@ impl Subscription {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
+
     use super::*;
 
     fn runtime() -> tokio::runtime::Runtime {
@@ -76,17 +78,21 @@ mod tests {
         let (mut slow, mut quick) = (feed.subscribe().unwrap(), feed.subscribe().unwrap());
         assert!(feed.is_read());
         runtime().block_on(async {
-            let mut last = std::sync::Weak::new();
+            let mut last: Option<Weak<str>> = None;
             for number in 0..100 {
                 feed.publish(number.to_string());
-                assert!(last.upgrade().is_none(), "snapshot {number} is the only one");
+                assert!(
+                    last.is_none_or(|last| last.upgrade().is_none()),
+                    "snapshot {number} is the only one"
+                );
                 let snapshot = quick.next().await.unwrap();
                 assert_eq!(*snapshot, number.to_string());
-                last = Arc::downgrade(&snapshot);
+                last = Some(Arc::downgrade(&snapshot));
             }
             assert_eq!(slow.next().await.as_deref(), Some("99"));
             drop((slow, quick));
-            assert!(!feed.is_read() && last.upgrade().is_none(), "nobody reads: nothing is held");
+            assert!(!feed.is_read());
+            assert!(last.is_some_and(|last| last.upgrade().is_none()), "nobody reads: nothing is held");
         });
     }
 
