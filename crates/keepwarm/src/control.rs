@@ -161,14 +161,19 @@ pub(crate) fn find(identity: Option<Identity>, pid: Option<u32>) -> io::Result<V
 
 /// Asks one of them.
 pub(crate) fn ask(name: &str, request: &str) -> io::Result<Value> {
-    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-    stream.write_all(format!("{request}\n").as_bytes())?;
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line)?;
+    BufReader::new(open(name, request)?).read_line(&mut line)?;
     match line.is_empty() {
         true => Err(io::ErrorKind::UnexpectedEof.into()),
         false => serde_json::from_str(&line).map_err(io::Error::other),
     }
+}
+
+/// Sends a request to one of them.
+pub(crate) fn open(name: &str, request: &str) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    stream.write_all(format!("{request}\n").as_bytes())?;
+    Ok(stream)
 }
 
 fn prefix() -> String {

@@ -37,6 +37,7 @@ mod stack;
 mod status;
 mod subjects;
 mod tls;
+mod top;
 mod upstreams;
 mod users;
 mod version;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Command::Reload(selector) => reload::reload(&selector),
         Command::Status(options) => status::command::status(&options),
         Command::Why(options) => why::command::why(&options),
+        Command::Top(options) => top::top(&options),
         Command::Maintenance { command } => maintenance::maintenance(&command),
         Command::Stack(options) => stack::stack(&options),
         Command::Check(options) => check::check(&options),
