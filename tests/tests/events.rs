@@ -252,6 +252,20 @@ fn a_stop_is_seen_and_ends_the_stream() {
     assert!(server.wait_for_exit(LONG).success());
 }
 
+#[test]
+fn an_upgrade_ends_the_stream_and_the_next_one_is_of_the_new_process() {
+    let server = start("");
+    let mut events = Events::open(&server);
+    assert_eq!(events.snapshot()["status"]["pid"], server.pid());
+    server.signal(Signal::USR2);
+    let (rest, is_orderly) = events.0.read_to_end();
+    assert!(rest.ends_with(b"0\r\n\r\n") && is_orderly, "it ends as a whole response");
+    // The new process has the same sockets.
+    let next = Events::open(&server).snapshot();
+    assert_ne!(next["status"]["pid"], server.pid());
+    admin::end_successor(&server);
+}
+
 /// A snapshot that many streams read is one, and a client that reads nothing is cut; the others do not notice.
 #[test]
 fn clients_that_do_not_read_cost_bounded_memory_and_are_cut() {
