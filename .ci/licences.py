@@ -27,7 +27,12 @@ NOT_BUILT = {
 # Crates that may be built in two versions: name -> why.
 TWICE = {
     "base64": "0.22 belongs to `instant-acme`, 0.23 to the password hashes: each has a page of code in the program",
+    "darling": "0.20 belongs to a derive macro of `croner`, 0.24 to one of `ratatui-crossterm`; both run at compile time and are not part of the program",
+    "darling_core": "0.20 and 0.24 belong to the same macros",
+    "darling_macro": "0.20 and 0.24 belong to the same macros",
     "getrandom": "0.2 belongs to `ring`, which rustls could use instead of aws-lc-rs: it is in the lock file and is not built",
+    "strum": "0.27 belongs to `croner`, 0.28 to `ratatui-core`: traits, and code that their macros derive",
+    "strum_macros": "0.27 and 0.28 belong to the same crates, and run at compile time",
     "syn": "2 belongs to the derive macros of x509-parser; both run at compile time and are not part of the program",
     "synstructure": "0.13 belongs to the same macros",
     "untrusted": "0.7 belongs to an optional part of aws-lc-rs: it is in the lock file and is not built",

@@ -49,6 +49,9 @@ _keepwarm() {
             keepwarm,status)
                 cmd="keepwarm__subcmd__status"
                 ;;
+            keepwarm,top)
+                cmd="keepwarm__subcmd__top"
+                ;;
             keepwarm,why)
                 cmd="keepwarm__subcmd__why"
                 ;;
@@ -65,7 +68,7 @@ _keepwarm() {
 
     case "${cmd}" in
         keepwarm)
-            opts="-h -V --help --version run init reload status why stack maintenance check convert hash-password explain reference"
+            opts="-h -V --help --version run init reload status why top stack maintenance check convert hash-password explain reference"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -464,6 +467,32 @@ _keepwarm() {
             ;;
         keepwarm__subcmd__status)
             opts="-h --json --watch --config --pid --pid-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        keepwarm__subcmd__top)
+            opts="-h --config --pid --pid-file --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

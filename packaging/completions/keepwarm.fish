@@ -31,6 +31,7 @@ complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "init" -d 'Find th
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "reload" -d 'Reload configuration and workers without losing a request'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "status" -d 'Show apps, workers and listeners of the running instance'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "why" -d 'Say what slows the running instance down, with evidence'
+complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "top" -d 'Show apps, workers, routes and upstreams live on a screen'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "stack" -d 'Print the stacks of a worker\'s threads, and log them'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "maintenance" -d 'Begin or end maintenance: new requests get 503 and a page'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "check" -d 'Check any HTTP server for known stalls'
@@ -69,6 +70,10 @@ complete -c keepwarm -n "__fish_keepwarm_using_subcommand why" -l pid -d 'Proces
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand why" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand why" -l json -d 'Print JSON'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand why" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand top" -l config -d 'Configuration file of the instance to control [default: the one started in this directory]' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand top" -l pid -d 'Process id of the instance to control' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand top" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand stack" -l config -d 'Configuration file of the instance to control [default: the one started in this directory]' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand stack" -l pid -d 'Process id of the instance to control' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand stack" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::process;
 
@@ -88,6 +88,34 @@ impl Terminal {
             }
             text = self.screen.changed.wait_timeout(text, left).expect("no panic while locked").0;
         }
+    }
+
+    /// Waits until this text has been written: also on a screen that is drawn without line ends.
+    #[track_caller]
+    pub fn wait_for_text(&self, part: &str, bound: Duration) {
+        let deadline = Instant::now() + bound;
+        let mut text = self.screen.text.lock().expect("no panic while locked");
+        while !text.0.contains(part) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || text.1 {
+                let shown = text.0.clone();
+                drop(text);
+                panic!("no {part:?} within {bound:?}\n---- screen\n{shown:?}");
+            }
+            text = self.screen.changed.wait_timeout(text, left).expect("no panic while locked").0;
+        }
+    }
+
+    /// Whether input comes in lines and is echoed, as a shell expects it.
+    pub fn is_cooked(&self) -> bool {
+        let modes = tcgetattr(&self.keys).expect("a terminal").local_modes;
+        modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
+    }
+
+    /// Gives it another size; the program is told (SIGWINCH).
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.keys, size).expect("a size");
     }
 
     /// Presses keys: `"\x03"` is Ctrl-C.

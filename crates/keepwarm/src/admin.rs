@@ -1,11 +1,13 @@
 //! `[admin]`: health, metrics and status over HTTP, on a thread of its own, so that a data plane that is stuck or a control thread that is busy does not
 //! keep it from saying so. The same driver and limits as for clients; nothing it serves touches the path of their requests.
 
+mod events;
 mod exposition;
 mod guard;
 mod health;
 mod metrics;
 mod process;
+mod response;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
@@ -26,12 +28,14 @@ use keepwarm_serve::{
     ConnectionLimits, Exchange, Frontend, Handler, ListenerContext, OpenConnections, Refusal, Request,
     StopListening, respond_with_error,
 };
-use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot, watch};
 
 use self::exposition::Format;
 use self::guard::{Guard, Operation};
+use self::response::{Response, TEXT, wants_json};
 use crate::control::ReloadRequest;
+use crate::live::{SNAPSHOT_TIMEOUT, STREAMS};
 use crate::run::sockets::{OpenedSockets, OwnSockets, SocketCopies, Sockets};
 use crate::status;
 use crate::status::view::View;
@@ -118,11 +122,13 @@ impl Admin {
         for bind in wanted {
             if let Some(serving) = self.serving.get(bind) {
                 serving.handler.guard.store(Arc::new(guard(bind)));
+                serving.handler.changes.send_replace(false);
             } else if let (Some(sockets), Some(copies)) =
                 (prepared.opened.take(bind), prepared.copies.remove(bind))
             {
                 let handler = Arc::new(AdminHandler {
                     guard: ArcSwap::from_pointee(guard(bind)),
+                    changes: watch::Sender::new(false),
                     service: Arc::clone(&self.service),
                 });
                 let serving = self.serve(sockets, copies, handler);
@@ -136,7 +142,11 @@ impl Admin {
     fn serve(&self, sockets: Sockets, copies: SocketCopies, handler: Arc<AdminHandler>) -> AdminListener {
         let context = Arc::new(ListenerContext {
             handler: Arc::clone(&handler) as _,
-            limits: ConnectionLimits { idle: Duration::from_secs(120), ..ConnectionLimits::default() },
+            limits: ConnectionLimits {
+                idle: Duration::from_secs(120),
+                write_timeout: SNAPSHOT_TIMEOUT,
+                ..ConnectionLimits::default()
+            },
             proxy_protocol: None,
             draining: Arc::default(),
             open: Arc::clone(&self.open),
@@ -182,7 +192,7 @@ impl Admin {
     pub(crate) fn hand_over(&mut self, taken: &BTreeSet<String>) {
         for (bind, serving) in std::mem::take(&mut self.serving) {
             match taken.contains(&bind.to_string()) {
-                true => serving.stops.iter().for_each(StopListening::hand_over),
+                true => serving.hand_over(),
                 false => serving.end(&bind, &[]),
             }
         }
@@ -219,13 +229,21 @@ impl Drop for Admin {
 
 impl AdminListener {
     fn end(&self, bind: &Bind, kept: &[SocketAddr]) {
+        self.handler.changes.send_replace(true);
         self.sockets.end(bind, &self.stops, kept);
+    }
+
+    fn hand_over(&self) {
+        self.handler.changes.send_replace(true);
+        self.stops.iter().for_each(StopListening::hand_over);
     }
 }
 
 /// The handler of one address of `[admin]`.
 struct AdminHandler {
     guard: ArcSwap<Guard>,
+    /// Tells responses that last of a reload; `true`: this address is not served any more.
+    changes: watch::Sender<bool>,
     service: Arc<AdminService>,
 }
 
@@ -237,7 +255,22 @@ struct AdminService {
 
 impl Handler for AdminHandler {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        Box::pin(async move { self.respond(exchange.request()).await.write(exchange) })
+        Box::pin(async move {
+            let request = exchange.request();
+            let response = match self.admit(request) {
+                Err(denied) => denied,
+                Ok(()) if request.head.path() == b"/events" => match self.service.view.feed.subscribe() {
+                    Some(snapshots) => return events::stream(exchange, snapshots, self).await,
+                    None => {
+                        let sentence = format!("{STREAMS} streams are open: that is the limit.");
+                        Response::error(503, "too_many_streams", &sentence, wants_json(request))
+                            .with(Some(("Retry-After", "1")))
+                    }
+                },
+                Ok(()) => self.service.respond(request, wants_json(request)).await,
+            };
+            response.write(exchange);
+        })
     }
 }
 
@@ -248,29 +281,31 @@ impl Frontend for AdminHandler {
 }
 
 impl AdminHandler {
-    async fn respond(&self, request: &Request) -> Response {
+    /// Whether there is a response to it here, and this client may have it.
+    fn admit(&self, request: &Request) -> Result<(), Response> {
         let wants_json = wants_json(request);
         if let Some(refusal) = request.head.refusal {
-            return Response::error(
+            return Err(Response::error(
                 refusal.status(),
                 refusal.name(),
                 "This method is not supported here.",
                 wants_json,
-            );
+            ));
         }
         let Some((_, operation)) = PATHS.iter().find(|(path, _)| path.as_bytes() == request.head.path())
         else {
-            return Response::error(
+            return Err(Response::error(
                 404,
                 "no_route",
                 "Nothing was found at this path; / lists the paths.",
                 wants_json,
-            );
+            ));
         };
         if let Err(denied) = self.guard.load().check(request, *operation) {
             let response = Response::error(denied.status(), denied.reason(), denied.sentence(), wants_json);
-            return response
-                .with((denied.status() == 401).then_some(("WWW-Authenticate", "Bearer realm=\"keepwarm\"")));
+            return Err(response.with(
+                (denied.status() == 401).then_some(("WWW-Authenticate", "Bearer realm=\"keepwarm\"")),
+            ));
         }
         let (allow, allowed): (&str, &[Method]) = match operation {
             Operation::Read => ("GET, HEAD", &[Method::GET, Method::HEAD]),
@@ -278,20 +313,21 @@ impl AdminHandler {
         };
         if !allowed.contains(&request.head.method) {
             let sentence = format!("Use {allow} for this path.");
-            return Response::error(405, "method_not_allowed", &sentence, wants_json)
-                .with(Some(("Allow", allow)));
+            return Err(Response::error(405, "method_not_allowed", &sentence, wants_json)
+                .with(Some(("Allow", allow))));
         }
-        self.service.respond(request, wants_json).await
+        Ok(())
     }
 }
 
 /// The paths, and what each does.
-const PATHS: [(&str, Operation); 7] = [
+const PATHS: [(&str, Operation); 8] = [
     ("/", Operation::Read),
     ("/livez", Operation::Read),
     ("/readyz", Operation::Read),
     ("/metrics", Operation::Read),
     ("/status", Operation::Read),
+    ("/events", Operation::Read),
     ("/stats", Operation::Read),
     ("/reload", Operation::Write),
 ];
@@ -343,72 +379,7 @@ GET  /livez    200 when the threads of the process make progress
 GET  /readyz   200 when Keepwarm is ready for requests and each app has a worker for them
 GET  /metrics  metrics for Prometheus
 GET  /status   apps, workers and listeners as JSON
+GET  /events   the same and more each second, as server-sent events
 GET  /stats    a Ruby app in the format of Puma's `stats`; ?app=NAME if there are several
 POST /reload   same as `keepwarm reload`; over a Unix socket, or with the token
 ";
-
-const TEXT: &str = "text/plain; charset=utf-8";
-
-struct Response {
-    status: u16,
-    content_type: &'static str,
-    body: String,
-    field: Option<(&'static str, String)>,
-}
-
-impl Response {
-    fn new(status: u16, content_type: &'static str, body: String) -> Self {
-        Self { status, content_type, body, field: None }
-    }
-
-    fn json(status: u16, value: &Value) -> Self {
-        Self::new(status, "application/json", format!("{value:#}\n"))
-    }
-
-    fn health(health: &health::Health, list: &str, wants_json: bool) -> Self {
-        let status = if health.good { 200 } else { 503 };
-        match wants_json {
-            true => Self::json(status, &health.json(list)),
-            false => Self::new(status, TEXT, health.text()),
-        }
-    }
-
-    fn error(status: u16, reason: &str, sentence: &str, wants_json: bool) -> Self {
-        match wants_json {
-            true => Self::json(status, &json!({ "status": status, "reason": reason, "detail": sentence })),
-            false => Self::new(status, TEXT, format!("{sentence}\n")),
-        }
-    }
-
-    fn with(mut self, field: Option<(&'static str, &str)>) -> Self {
-        self.field = field.map(|(name, value)| (name, value.to_owned()));
-        self
-    }
-
-    fn write(self, exchange: &mut Exchange<'_>) {
-        let fixed = [
-            ("Content-Type", self.content_type),
-            ("Cache-Control", "no-store"),
-            // A browser on this machine must not take it for a page, nor for a script of another one.
-            ("X-Content-Type-Options", "nosniff"),
-        ];
-        let more = self.field.as_ref().map(|(name, value)| (*name, value.as_str()));
-        let fields = fixed.into_iter().chain(more).map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        match exchange.head(self.status, Some(self.body.len() as u64), false, fields) {
-            Ok(_) => {
-                exchange.data(self.body.as_bytes());
-                exchange.end();
-            }
-            Err(_) => exchange.abort("bad_field_in_response"),
-        }
-    }
-}
-
-fn wants_json(request: &Request) -> bool {
-    let wanted = b"application/json";
-    request
-        .head
-        .fields
-        .all("accept")
-        .any(|field| field.windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted)))
-}

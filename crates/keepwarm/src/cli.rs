@@ -35,6 +35,7 @@ pub(crate) use why::Why;
                   keepwarm reload                               load new configuration and code, losing no request\n  \
                   keepwarm status                               show apps, workers and listeners\n  \
                   keepwarm why                                  say what is slow right now, and why\n  \
+                  keepwarm top                                  show all of it live on a screen\n  \
                   keepwarm maintenance on --allow 203.0.113.7   respond with 503 to all other clients\n  \
                   keepwarm check https://shop.example/          check a server for known stalls, with fixes\n  \
                   keepwarm convert nginx.conf > keepwarm.toml   convert the configuration of another server\n  \
@@ -78,6 +79,11 @@ pub(crate) enum Command {
     /// Say what slows the running instance down, with evidence
     #[command(long_about = why::ABOUT)]
     Why(Why),
+    /// Show apps, workers, routes and upstreams live on a screen
+    ///
+    /// The verdict of `keepwarm why` stands first; lists of apps, workers, routes, upstreams, listeners and certificates follow, new each second. Keys: Tab
+    /// shows the next list, arrows and PgUp/PgDn move, s sorts, / filters, ? shows help, q quits. Without a terminal use `keepwarm why --json`.
+    Top(Top),
     /// Print the stacks of a worker's threads, and log them
     Stack(Stack),
     /// Begin or end maintenance: new requests get 503 and a page
@@ -217,6 +223,12 @@ pub(crate) struct Status {
     /// Refresh every second, until q or Ctrl-C
     #[arg(long)]
     pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) selector: InstanceSelector,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Top {
     #[command(flatten)]
     pub(crate) selector: InstanceSelector,
 }

@@ -1,7 +1,7 @@
 //! How another process of the same user controls a running Keepwarm: an abstract Unix socket, which leaves no file behind.
 //!
 //! The name holds its user, its configuration and its process: `keepwarm/UID/HASH/PID`. One line comes in (`reload`, `status`, `why`,
-//! `stack WORKER`), one line of JSON goes out.
+//! `stack WORKER`), one line of JSON goes out; `events` is responded to with a line for each snapshot, once a second.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::live::Subscription;
 use crate::status::view::View;
 use crate::subjects::OwnTarget;
-use crate::{maintenance, stack, status, why};
+use crate::{live, maintenance, stack, status, why};
 
 /// A request to reload, and where its outcome goes.
 pub(crate) type ReloadRequest = oneshot::Sender<Result<String, String>>;
@@ -98,7 +99,15 @@ async fn serve(
         return;
     }
     let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
+    if word == "events"
+        && let Some(snapshots) = view.feed.subscribe()
+    {
+        return stream_lines(stream.into_inner(), snapshots).await;
+    }
     let response = match word {
+        "events" => {
+            json!({ "ok": false, "message": format!("{} streams are open: that is the limit; end one", live::STREAMS) })
+        }
         "status" => status::json::json(&view.look().await),
         "why" => why::respond(&view, rest).await,
         "subjects" => view.served().subjects.iter().map(OwnTarget::json).collect(),
@@ -116,6 +125,19 @@ async fn serve(
         other => json!({ "ok": false, "message": format!("unknown request {other:?}") }),
     };
     let _ = stream.write_all(format!("{response}\n").as_bytes()).await;
+}
+
+/// Each snapshot as a line, to a reader that takes it within [`live::SNAPSHOT_TIMEOUT`].
+async fn stream_lines(mut stream: tokio::net::UnixStream, mut snapshots: Subscription) {
+    while let Some(snapshot) = snapshots.next().await {
+        let write = async {
+            stream.write_all(snapshot.as_bytes()).await?;
+            stream.write_all(b"\n").await
+        };
+        if !matches!(tokio::time::timeout(live::SNAPSHOT_TIMEOUT, write).await, Ok(Ok(()))) {
+            return;
+        }
+    }
 }
 
 /// The process ids of the Keepwarms of this user that fit.
@@ -139,14 +161,19 @@ pub(crate) fn find(identity: Option<Identity>, pid: Option<u32>) -> io::Result<V
 
 /// Asks one of them.
 pub(crate) fn ask(name: &str, request: &str) -> io::Result<Value> {
-    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-    stream.write_all(format!("{request}\n").as_bytes())?;
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line)?;
+    BufReader::new(open(name, request)?).read_line(&mut line)?;
     match line.is_empty() {
         true => Err(io::ErrorKind::UnexpectedEof.into()),
         false => serde_json::from_str(&line).map_err(io::Error::other),
     }
+}
+
+/// Sends a request to one of them.
+pub(crate) fn open(name: &str, request: &str) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    stream.write_all(format!("{request}\n").as_bytes())?;
+    Ok(stream)
 }
 
 fn prefix() -> String {

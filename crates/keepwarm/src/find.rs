@@ -1,5 +1,7 @@
 //! Which of the running Keepwarms a command means, and asking it.
 
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -21,9 +23,20 @@ impl Instance {
     /// # Errors
     /// None or several: already reported, with the matching exit code.
     pub(crate) fn meant(selector: &cli::InstanceSelector) -> Result<Self, ExitCode> {
+        Self::search(selector).map_err(|(message, status)| {
+            complain(&message);
+            ExitCode::from(status)
+        })
+    }
+
+    /// As [`Self::meant`].
+    ///
+    /// # Errors
+    /// None or several: in words, and the exit code.
+    pub(crate) fn search(selector: &cli::InstanceSelector) -> Result<Self, (String, u8)> {
         let pid = match selector.pid_file.as_deref().map(read_pid) {
             Some(Ok(pid)) => Some(pid),
-            Some(Err(message)) => return Err(fail(&message, exit::USAGE)),
+            Some(Err(message)) => return Err((message, exit::USAGE)),
             None => selector.pid,
         };
         let identities = match (&selector.config, pid) {
@@ -39,14 +52,14 @@ impl Instance {
             match control::find(identity, pid) {
                 Ok(more) => found.extend(more),
                 Err(error) => {
-                    return Err(fail(&format!("cannot list the running instances: {error}"), exit::FAILED));
+                    return Err((format!("cannot list the running instances: {error}"), exit::FAILED));
                 }
             }
         }
         Self::only(found)
     }
 
-    fn only(mut found: Vec<(u32, String)>) -> Result<Self, ExitCode> {
+    fn only(mut found: Vec<(u32, String)>) -> Result<Self, (String, u8)> {
         match (found.pop(), found.is_empty()) {
             (Some((pid, name)), true) => Ok(Self { pid, name }),
             (None, _) => {
@@ -58,7 +71,7 @@ impl Instance {
                         listed(&others)
                     ),
                 };
-                Err(fail(&message, exit::FAILED))
+                Err((message, exit::FAILED))
             }
             (Some(last), false) => {
                 found.push(last);
@@ -66,9 +79,14 @@ impl Instance {
                     "several instances were started in this directory; select one with --pid:{}",
                     listed(&found)
                 );
-                Err(fail(&message, exit::USAGE))
+                Err((message, exit::USAGE))
             }
         }
+    }
+
+    /// Sends it a request; the caller reads its response.
+    pub(crate) fn open(&self, request: &str) -> io::Result<UnixStream> {
+        control::open(&self.name, request)
     }
 
     /// Sends it a request; returns its response, or in words why there is none.
@@ -94,11 +112,6 @@ fn listed(found: &[(u32, String)]) -> String {
         lines.push_str(&format!("\n  {pid}  {folder}  {}", words.join(" ")));
     }
     lines
-}
-
-fn fail(message: &str, status: u8) -> ExitCode {
-    complain(message);
-    ExitCode::from(status)
 }
 
 fn read_pid(file: &Path) -> Result<u32, String> {

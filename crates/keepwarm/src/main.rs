@@ -21,6 +21,7 @@ mod find;
 mod hash_password;
 mod init;
 mod language;
+mod live;
 mod maintenance;
 mod php_fpm;
 mod program_output;
@@ -36,6 +37,7 @@ mod stack;
 mod status;
 mod subjects;
 mod tls;
+mod top;
 mod upstreams;
 mod users;
 mod version;
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Reload(selector) => reload::reload(&selector),
         Command::Status(options) => status::command::status(&options),
         Command::Why(options) => why::command::why(&options),
+        Command::Top(options) => top::top(&options),
         Command::Maintenance { command } => maintenance::maintenance(&command),
         Command::Stack(options) => stack::stack(&options),
         Command::Check(options) => check::check(&options),

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use keepwarm_policy::why::Why;
 
 pub(crate) use self::explain::explain;
-pub(crate) use self::json::respond;
+pub(crate) use self::json::{figures, json, respond};
 pub(crate) use self::sampler::observe;
 
 /// The histories and verdicts of this process.

@@ -254,7 +254,7 @@ impl Table {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Color {
     Dim,
     Green,

@@ -12,6 +12,7 @@ use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
 use keepwarm_workers::dispatch::{ActiveRequest, ExternalServerStatus, Links, WorkerActivity};
 use keepwarm_workers::supervisor::{ProcessSetSnapshot, Snapshot, Supervisor, WorkerSnapshot};
 
+use crate::live::SnapshotFeed;
 use crate::readiness::Readiness;
 use crate::subjects::OwnTarget;
 use crate::tls::ListenerCertificates;
@@ -28,6 +29,8 @@ pub(crate) struct View {
     pub(crate) started: SystemTime,
     /// Why requests are slow.
     pub(crate) diagnosis: Diagnosis,
+    /// What streams of snapshots read.
+    pub(crate) feed: SnapshotFeed,
     begun: Instant,
     served: ArcSwap<ServedConfig>,
 }
@@ -63,6 +66,7 @@ impl View {
             readiness: readiness.clone(),
             started: SystemTime::now(),
             diagnosis: Diagnosis::default(),
+            feed: SnapshotFeed::default(),
             begun: Instant::now(),
             served: ArcSwap::default(),
         }

@@ -8,7 +8,7 @@ use keepwarm_policy::why::{
 use keepwarm_telemetry::timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::status::view::View;
+use crate::status::view::{CertificateStatus, View};
 
 /// The seconds that figures of now are of.
 const WINDOW: usize = 10;
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(14 * 86400);
 
 /// Responds to `why [APP]`.
 pub(crate) async fn respond(view: &View, subject: &str) -> Value {
-    let certificates = certificates(view).await;
+    let certificates = view.look().await.certificates;
     let why = view.diagnosis.lock();
     let is_known = why.apps().contains_key(subject) || why.upstreams().contains_key(subject);
     if !subject.is_empty() && !is_known {
@@ -32,15 +32,19 @@ pub(crate) async fn respond(view: &View, subject: &str) -> Value {
         };
         return json!({ "ok": false, "message": message });
     }
-    json(&why, Some(subject).filter(|subject| !subject.is_empty()), certificates)
+    about(&why, Some(subject).filter(|subject| !subject.is_empty()), expiring(&certificates))
+}
+
+/// All of it.
+pub(crate) fn json(view: &View, certificates: &[CertificateStatus]) -> Value {
+    about(&view.diagnosis.lock(), None, expiring(certificates))
 }
 
 /// Those that will expire soon.
-async fn certificates(view: &View) -> Value {
+fn expiring(certificates: &[CertificateStatus]) -> Value {
     let now = SystemTime::now();
     let soon = |expires: SystemTime| expires.duration_since(now).unwrap_or_default() < SOON;
-    let all = view.look().await.certificates;
-    let expiring = all.iter().filter(|certificate| soon(certificate.facts.not_after));
+    let expiring = certificates.iter().filter(|certificate| soon(certificate.facts.not_after));
     expiring
         .map(|certificate| {
             let left = certificate.facts.not_after.duration_since(now).unwrap_or_default();
@@ -50,7 +54,7 @@ async fn certificates(view: &View) -> Value {
 }
 
 /// `subject`: the app or upstream that is meant; `None`: all.
-fn json(why: &Why, subject: Option<&str>, certificates: Value) -> Value {
+fn about(why: &Why, subject: Option<&str>, certificates: Value) -> Value {
     let is_meant = |name: &str| subject.is_none_or(|subject| subject == name);
     let findings: Vec<&Finding> =
         why.findings().iter().filter(|finding| concerns(finding, why, subject)).collect();
@@ -162,7 +166,7 @@ fn upstream(name: &str, history: &UpstreamHistory) -> Value {
 }
 
 /// Null without a request.
-fn figures(times: &Times, failed: u32, seconds: u64) -> Value {
+pub(crate) fn figures(times: &Times, failed: u32, seconds: u64) -> Value {
     let count = times.count();
     if count == 0 {
         return Value::Null;
@@ -172,6 +176,7 @@ fn figures(times: &Times, failed: u32, seconds: u64) -> Value {
         "per_second": count as f64 / seconds.max(1) as f64,
         "mean_seconds": times.mean().as_secs_f64(),
         "p50_seconds": quantile(500),
+        "p90_seconds": quantile(900),
         "p99_seconds": quantile(990),
         "failed": f64::from(failed) / count as f64,
     })

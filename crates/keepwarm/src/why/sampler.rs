@@ -21,6 +21,7 @@ use keepwarm_workers::supervisor::Snapshot;
 use tokio::time::MissedTickBehavior;
 
 use super::machine::{self, MachineTotals, ProcessTotals};
+use crate::live::{self, Recent};
 use crate::status::view::{ServedConfig, View};
 
 const EACH: Duration = Duration::from_secs(1);
@@ -45,6 +46,9 @@ async fn sample_each_second(view: Weak<View>) {
     }
 }
 
+/// By app: the routes that had a request in this second.
+type CountedRoutes = BTreeMap<&'static str, Vec<(&'static str, RouteTotals)>>;
+
 /// The totals of the second before.
 #[derive(Default)]
 struct Sampler {
@@ -58,6 +62,7 @@ struct Sampler {
     own: ProcessTotals,
     workers: HashMap<u32, ProcessTotals>,
     at: Option<Instant>,
+    recent: Recent,
 }
 
 impl Sampler {
@@ -71,7 +76,9 @@ impl Sampler {
         let processors = self.processors(&snapshot, needs_processors);
         let computing: f64 = processors.values().map(|all| all.computing).sum();
         let machine = self.machine(elapsed, computing);
-        let mut apps = self.apps(view, &served, &snapshot, &stalls);
+        let routes = self.routes();
+        let counted = steps(&routes);
+        let mut apps = apps(view, &served, &snapshot, &stalls, routes);
         for app in &mut apps {
             app.processors = processors.get(&*app.name).copied();
         }
@@ -83,8 +90,10 @@ impl Sampler {
         };
         // What was counted before the first sample is of no second.
         if elapsed.is_some() {
+            self.recent.handle_second(counted, sample.apps.iter().flat_map(|app| &app.workers));
             view.diagnosis.lock().handle_sample(&sample);
         }
+        live::publish(view, &self.recent).await;
     }
 
     fn machine(&mut self, elapsed: Option<Duration>, workers: f64) -> MachineStep {
@@ -125,50 +134,9 @@ impl Sampler {
         all
     }
 
-    fn apps(
-        &mut self,
-        view: &View,
-        served: &ServedConfig,
-        snapshot: &Snapshot,
-        stalls: &HashMap<(String, &'static str), u32>,
-    ) -> Vec<AppSample> {
-        let mut routes = self.routes();
-        let mut activity: BTreeMap<Arc<str>, Vec<WorkerActivity>> = BTreeMap::new();
-        for worker in view.links.activity() {
-            activity.entry(Arc::clone(&worker.worker.app)).or_default().push(worker);
-        }
-        let sample = |(name, _): &(String, Option<usize>)| {
-            let routes = routes.remove(name.as_str()).unwrap_or_default();
-            let held = held(activity.get(name.as_str()).map_or(&[], Vec::as_slice));
-            let stall = |stall: Stall| stalls.get(&(name.clone(), stall.name())).copied().unwrap_or(0);
-            let step = AppStep {
-                waiting: narrow(view.links.app(name).map_or(0, |app| app.waiting() as u64)),
-                held: held.iter().map(|route| route.requests).sum(),
-                boots: stall(Stall::BootPerRequest),
-                close_added: stall(Stall::CloseAdded),
-                expectations: stall(Stall::ExpectationIgnored),
-                ..routes.iter().fold(AppStep::default(), |sum, (_, totals)| with_route(sum, totals))
-            };
-            AppSample {
-                name: name.as_str().into(),
-                step,
-                routes: routes.iter().map(|(route, totals)| route_sample(route, totals)).collect(),
-                held,
-                generation: snapshot
-                    .apps
-                    .iter()
-                    .find(|app| *app.app == **name)
-                    .map_or(0, |app| app.generation),
-                workers: workers(snapshot, name),
-                processors: None,
-            }
-        };
-        served.apps.iter().map(sample).collect()
-    }
-
     /// What each route of an app has counted, as far as it has.
-    fn routes(&mut self) -> BTreeMap<&'static str, Vec<(&'static str, RouteTotals)>> {
-        let mut routes: BTreeMap<&'static str, Vec<_>> = BTreeMap::new();
+    fn routes(&mut self) -> CountedRoutes {
+        let mut routes = CountedRoutes::new();
         for meter in meters::routes() {
             let totals = meter.totals();
             let before = self.routes.insert(std::ptr::from_ref(meter).addr(), totals).unwrap_or_default();
@@ -242,6 +210,51 @@ impl Sampler {
     }
 }
 
+fn apps(
+    view: &View,
+    served: &ServedConfig,
+    snapshot: &Snapshot,
+    stalls: &HashMap<(String, &'static str), u32>,
+    mut routes: CountedRoutes,
+) -> Vec<AppSample> {
+    let mut activity: BTreeMap<Arc<str>, Vec<WorkerActivity>> = BTreeMap::new();
+    for worker in view.links.activity() {
+        activity.entry(Arc::clone(&worker.worker.app)).or_default().push(worker);
+    }
+    let sample = |(name, _): &(String, Option<usize>)| {
+        let routes = routes.remove(name.as_str()).unwrap_or_default();
+        let held = held(activity.get(name.as_str()).map_or(&[], Vec::as_slice));
+        let stall = |stall: Stall| stalls.get(&(name.clone(), stall.name())).copied().unwrap_or(0);
+        let step = AppStep {
+            waiting: narrow(view.links.app(name).map_or(0, |app| app.waiting() as u64)),
+            held: held.iter().map(|route| route.requests).sum(),
+            boots: stall(Stall::BootPerRequest),
+            close_added: stall(Stall::CloseAdded),
+            expectations: stall(Stall::ExpectationIgnored),
+            ..routes.iter().fold(AppStep::default(), |sum, (_, totals)| with_route(sum, totals))
+        };
+        AppSample {
+            name: name.as_str().into(),
+            step,
+            routes: routes.iter().map(|(route, totals)| route_sample(route, totals)).collect(),
+            held,
+            generation: snapshot.apps.iter().find(|app| *app.app == **name).map_or(0, |app| app.generation),
+            workers: workers(snapshot, name),
+            processors: None,
+        }
+    };
+    served.apps.iter().map(sample).collect()
+}
+
+/// What each route has counted in this second.
+fn steps(routes: &CountedRoutes) -> HashMap<(&'static str, &'static str), RouteStep> {
+    let of_app = |(app, routes): (&&'static str, &Vec<(&'static str, RouteTotals)>)| {
+        let app = *app;
+        routes.iter().map(|(route, totals)| ((app, *route), route_step(totals))).collect::<Vec<_>>()
+    };
+    routes.iter().flat_map(of_app).collect()
+}
+
 /// A request without phases never came to a worker: it is counted, and no phase is.
 fn with_route(mut sum: AppStep, route: &RouteTotals) -> AppStep {
     let phases = [route.queue, route.app, route.write].map(|phase| phase.sum_ns / 1000);
@@ -259,8 +272,11 @@ fn with_route(mut sum: AppStep, route: &RouteTotals) -> AppStep {
 }
 
 fn route_sample(route: &str, totals: &RouteTotals) -> RouteSample {
-    let step = RouteStep { times: times(&totals.duration), failed: narrow(class(totals, FAILED)) };
-    RouteSample { route: route.into(), step }
+    RouteSample { route: route.into(), step: route_step(totals) }
+}
+
+fn route_step(totals: &RouteTotals) -> RouteStep {
+    RouteStep { times: times(&totals.duration), failed: narrow(class(totals, FAILED)) }
 }
 
 fn class(totals: &RouteTotals, at: usize) -> u64 {
