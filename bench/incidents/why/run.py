@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Causes real incidents and checks that `keepwarm why` names each within 15 s, and nothing else.
 
-    bench/incidents/why/run.py BINARY [INCIDENT ...]
+    bench/incidents/why/run.py [--healthy SECONDS] BINARY [INCIDENT ...]
 
 An incident has a server of its own on a free port, load from threads of this program, and one expected verdict.
+`--healthy`: how long the healthy server is watched, 15 s without it. README.md has the figures of ten minutes.
 Standard library only. Exits with status 1 if a verdict is missing, or another stands beside it.
 """
 
+import argparse
 import contextlib
 import dataclasses
 import http.server
@@ -14,6 +16,7 @@ import json
 import os
 import pathlib
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -41,11 +44,20 @@ def application(environ, start_response):
             urllib.request.urlopen(os.environ['KEEPWARM_UPSTREAM_SEARCH'] + '/', timeout=20).read()
         except OSError:
             pass
+    if path == '/upload':
+        environ['wsgi.input'].read()
     body = b'pong' if path != '/large' else bytes(16 << 20)
     start_response('200 OK', [('Content-Type', 'text/plain'), ('Content-Length', str(len(body)))])
     return [body]
 """
+LEAK = """
+inner = application
+def application(environ, start_response):
+    kept.append(bytearray(os.urandom(4096)) * 2048)
+    return inner(environ, start_response)
+"""
 CONFIG = """
+{server}
 [listen.main]
 bind = "127.0.0.1:{port}"
 {routes}
@@ -61,7 +73,6 @@ bind = "127.0.0.2:0"
 ROUTE = '[[listen.main.route]]\npath = "{}"\napp = "app"\n'
 
 
-
 @dataclasses.dataclass
 class Incident:
     """A load that causes it, and the verdict; `None`: nothing is wrong."""
@@ -72,10 +83,15 @@ class Incident:
     routes: tuple = ("/*",)
     # Seconds without load, for what is measured against the time before.
     quiet: int = 3
-    # What the upstream does: "sleep", "close" each connection, or nothing: it refuses connections.
+    # What the upstream does: "sleep", "close" each connection, "forget" idle ones, or nothing: it refuses connections.
     upstream: object = None
-    # Keys of the app.
+    # Keys of the app, and sections of the server.
     keys: str = ""
+    server: str = ""
+    # A reload, after the quiet, to a release that leaks.
+    leaks: bool = False
+    # Seconds until the verdict, where its threshold needs more than 15 s of the incident.
+    within: int = WITHIN
     # Seconds between two requests of a client, and between two reads of 1 MiB.
     pause: float = 0.0
     slow: float = 0.0
@@ -94,15 +110,28 @@ INCIDENTS = {
     "slow-clients": Incident("slow_clients", {"/large": 6}, slow=0.2),
     "leaking-app": Incident("memory_growth", {"/leak": 1}, quiet=25),
     "boot-per-request": Incident("boot_per_request", {"/": 1}, keys="max_requests = 1", pause=1.0),
-    "healthy": Incident(None, {"/": 4}),
+    # Two minutes in all. The old workers are watched for as long as a rate needs (33 s). The first 20 s of the new ones
+    # are their start, in which no memory is growth.
+    "leak-after-reload": Incident("leak_after_reload", {"/": 1}, quiet=40, pause=0.2, leaks=True, within=20 + WITHIN),
+    # Three losses in different steps of 10 s: after each, Keepwarm uses no connection that has been idle for as long
+    # until it tries again, 10 s later and then 20 s later.
+    "timeout-ladder": Incident("timeout_ladder", {"/call": 1}, upstream="forget", pause=1.5, within=60),
+    "spill-limit": Incident(
+        "spill_limit", {"/large": 8}, slow=0.2, within=30, server='[server.limits]\nspill = "8MiB"\nspill_memory = "1MiB"'
+    ),
+    "client-waits": Incident("client_waits", {"/upload": 1, "/old": 1, "/": 1}, pause=0.5),
+    "healthy": Incident(None, {"/": 4 * CORES}),
 }
 
 
-def main(binary, wanted):
-    unknown = [name for name in wanted if name not in INCIDENTS]
+def main(options):
+    unknown = [name for name in options.incidents if name not in INCIDENTS]
     if unknown:
         raise SystemExit(f"no incident {', '.join(unknown)}; there are: {', '.join(INCIDENTS)}")
-    failed = [name for name in wanted or INCIDENTS if not is_named(binary, name, INCIDENTS[name])]
+    binary = str(options.binary.resolve())
+    INCIDENTS["healthy"].within = options.healthy
+    wanted = options.incidents or list(INCIDENTS)
+    failed = [name for name in wanted if not is_named(binary, name, INCIDENTS[name])]
     for name in failed:
         print(f"failed: {name}", file=sys.stderr)
     return 1 if failed else 0
@@ -113,10 +142,7 @@ def is_named(binary, name, incident):
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         peer, port = stack.enter_context(Upstream(incident.upstream)), free_port()
         (directory / "app.py").write_text(APP)
-        routes = "".join(map(ROUTE.format, incident.routes))
-        keys = incident.keys if "workers" in incident.keys else f"workers = 2\n{incident.keys}"
-        text = CONFIG.format(port=port, routes=routes, python=sys.executable, keys=keys, upstream=peer.port)
-        (directory / "keepwarm.toml").write_text(text)
+        (directory / "keepwarm.toml").write_text(configuration(incident, port, peer.port))
         with open(directory / "log", "wb") as log:
             server = [binary, "run"]
             stack.enter_context(running(server, cwd=directory, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
@@ -124,14 +150,35 @@ def is_named(binary, name, incident):
         stack.callback(over.set)
         wait_until_served(port)
         request(port, "/")
+        if incident.leaks:
+            begin_load(port, over, incident)
         time.sleep(incident.quiet)
         for _ in range(incident.hogs):
             # A session of its own, because the kernel shares processors out between sessions (sched_autogroup).
             stack.enter_context(running([sys.executable, "-c", "while True: pass"], start_new_session=True))
-        for path, count in incident.load.items():
-            for _ in range(count):
-                threading.Thread(target=client, args=(port, path, over, incident), daemon=True).start()
-        return watch(binary, directory, name, incident.verdict)
+        if incident.leaks:
+            (directory / "app.py").write_text(APP + LEAK)
+            subprocess.run([binary, "reload"], cwd=directory, check=True, stdout=subprocess.DEVNULL)
+        else:
+            begin_load(port, over, incident)
+        return watch(binary, directory, name, incident)
+
+
+def configuration(incident, port, upstream):
+    return CONFIG.format(
+        server=incident.server,
+        port=port,
+        routes="".join(map(ROUTE.format, incident.routes)),
+        python=sys.executable,
+        keys=incident.keys if "workers" in incident.keys else f"workers = 2\n{incident.keys}",
+        upstream=upstream,
+    )
+
+
+def begin_load(port, over, incident):
+    for path, count in incident.load.items():
+        for _ in range(count):
+            threading.Thread(target=client, args=(port, path, over, incident), daemon=True).start()
 
 
 @contextlib.contextmanager
@@ -144,22 +191,41 @@ def running(command, **options):
         process.wait()
 
 
-def watch(binary, directory, name, verdict):
+def watch(binary, directory, name, incident):
     """Looks once a second: the first verdict is the expected one, and stays alone until the time is over."""
-    began, first = time.monotonic(), None
-    while time.monotonic() - began < WITHIN:
-        findings = why(binary, directory)["findings"]
+    began, first, looks = time.monotonic(), None, []
+    while time.monotonic() - began < incident.within:
+        looks.append(why(binary, directory))
+        findings = looks[-1]["findings"]
         found = [finding["id"] for finding in findings]
         if found and first is None:
             first = time.monotonic() - began
-        if [found_id for found_id in found if found_id != verdict]:
+        if [found_id for found_id in found if found_id != incident.verdict]:
             evidence = "; ".join(finding["evidence"] for finding in findings)
-            print(f"{name}: {', '.join(found)} in place of {verdict or 'nothing'}: {evidence}")
+            after = time.monotonic() - began
+            print(f"{name}: {', '.join(found)} in place of {incident.verdict or 'nothing'} after {after:.0f} s: {evidence}")
             return False
         time.sleep(1)
-    after = f"{first:.0f} s" if first is not None else "-"
-    print(f"{name}: {verdict or 'nothing'} after {after}")
-    return (first is None) == (verdict is None)
+    after = f"after {first:.0f} s" if first is not None else f"in {incident.within} s; {load_of(looks)}"
+    print(f"{name}: {incident.verdict or 'nothing'} {after}")
+    return (first is None) == (incident.verdict is None)
+
+
+def load_of(looks):
+    """Of a server without a verdict: what it did meanwhile."""
+    rates = [app["now"]["per_second"] for look in looks for app in look["apps"] if app["now"]]
+    busy = [look["machine"]["busy"] for look in looks]
+    pressure = [look["machine"]["pressure"] or 0.0 for look in looks]
+    if not rates:
+        return "no request ended"
+    return (
+        f"{len(looks)} looks; requests/s {min(rates):.0f} to {max(rates):.0f}; "
+        f"machine busy {mean(busy):.0%}, tasks wait for a processor {mean(pressure):.0%} of the time"
+    )
+
+
+def mean(values):
+    return sum(values) / len(values)
 
 
 def why(binary, directory):
@@ -168,8 +234,9 @@ def why(binary, directory):
 
 
 def client(port, path, over, incident):
+    converse = CLIENTS.get(path, request)
     while not over.wait(incident.pause):
-        request(port, path, incident.slow)
+        converse(port, path, incident.slow)
 
 
 def request(port, path, slow=0.0):
@@ -180,6 +247,31 @@ def request(port, path, slow=0.0):
     except OSError:
         # A server that is stopped at the end of its incident, or its response to an upstream's failure.
         time.sleep(0.1)
+
+
+def expect_continue(port, path, _slow):
+    """Sends its body once the server has sent `100 Continue`."""
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(head.encode())
+        if connection.recv(1 << 16).startswith(b"HTTP/1.1 100"):
+            connection.sendall(b"body")
+        read_to_end(connection)
+
+
+def wait_for_close(port, path, _slow):
+    """Speaks HTTP/1.0, as `ab` does: the response ends where the connection does."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        read_to_end(connection)
+
+
+def read_to_end(connection):
+    while connection.recv(1 << 16):
+        pass
+
+
+CLIENTS = {"/upload": expect_continue, "/old": wait_for_close}
 
 
 def wait_until_served(port):
@@ -200,10 +292,10 @@ def free_port():
 
 
 class Upstream:
-    """Another service that takes 2 s for a response, closes each connection after one, or refuses connections."""
+    """Another service that takes 2 s for a response, closes each connection after one, forgets connections, or refuses them."""
 
     def __init__(self, kind):
-        handler = {"sleep": Sleeping, "close": Closing}.get(kind)
+        handler = {"sleep": Sleeping, "close": Closing, "forget": Forgetting}.get(kind)
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) if handler else None
         self.port = self.server.server_address[1] if self.server else free_port()
 
@@ -238,7 +330,32 @@ class Closing(Sleeping):
     takes = 0
 
 
+class Forgetting(Sleeping):
+    """Behind a firewall or load balancer that forgets connections after a second: what comes later is reset."""
+
+    takes = 0
+    idle = 1.0
+    served = False
+
+    def handle(self):
+        self.close_connection = False
+        while not self.close_connection:
+            began = time.monotonic()
+            # Until the next request, or the end of the connection, has arrived.
+            if not self.connection.recv(1, socket.MSG_PEEK):
+                return
+            if self.served and time.monotonic() - began > self.idle:
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                # A shutdown, which the server's end of a connection begins with, would be a FIN.
+                self.connection.close()
+                return
+            self.handle_one_request()
+            self.served = True
+
+
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        raise SystemExit(__doc__)
-    sys.exit(main(str(pathlib.Path(sys.argv[1]).resolve()), sys.argv[2:]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--healthy", type=int, metavar="SECONDS", default=WITHIN)
+    parser.add_argument("binary", type=pathlib.Path)
+    parser.add_argument("incidents", nargs="*", metavar="INCIDENT")
+    sys.exit(main(parser.parse_args()))

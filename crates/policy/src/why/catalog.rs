@@ -185,7 +185,7 @@ pub(super) static SPILL_LIMIT: Rule = Rule {
     severity: Severity::Fault,
     meaning: "Memory and spill files for slow clients are at their limit, so workers wait for clients.",
     threshold: "In the last minute a response found no room.",
-    reason: "Below the limit nobody waits; at it, each slow client holds a worker.",
+    reason: "Below the limit nobody waits; at it, each slow client holds a worker. So the queue and the slow responses get no verdict of their own then.",
     remedy: "Raise `server.limits.spill` (and check the space of the disk), or limit slow clients (`server.limits.drain_rate`).",
 };
 

@@ -22,7 +22,7 @@ pub(super) fn findings(why: &Why) -> Vec<Finding> {
     let causes = findings.clone();
     for (name, history) in &why.apps {
         findings.extend(app::cause(why, name, history, &causes));
-        findings.extend(app::others(name, history, why.now));
+        findings.extend(app::others(why, name, history));
     }
     findings.extend(why.upstreams.iter().flat_map(|(name, history)| others::upstream(name, history)));
     findings.extend(others::spill(why));

@@ -402,6 +402,19 @@ fn a_full_spill_is_named_and_a_client_that_waits_is_a_note() {
     assert_eq!(why.findings()[0].rule.severity, Severity::Note);
 }
 
+/// Workers wait for clients: more of them, or a limit for the route, would move that only.
+#[test]
+fn a_full_spill_is_named_and_not_the_queue_and_slow_responses_that_it_causes() {
+    expect("spill_limit", |sample, second| {
+        queue(sample, 30, (0.1, 0.0));
+        sample.apps[0].held =
+            vec![HeldRoute { route: "/search/*".into(), requests: 4, oldest: MS(3000), worker: 3 }];
+        sample.apps[0].step.times = times(2, MS(3000));
+        (sample.apps[0].step.app_us, sample.apps[0].step.write_us) = (40_000, 5_960_000);
+        sample.spill_full = u32::from(second % 5 == 0);
+    });
+}
+
 #[test]
 fn endpoint_changes_are_events() {
     let mut why = after_a_history();

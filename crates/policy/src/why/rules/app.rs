@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{WINDOW, is_slower, machine, mib, percent, queueing, time};
+use super::{WINDOW, is_slower, machine, mib, others, percent, queueing, time};
 use crate::why::catalog::{
     BOOT_PER_REQUEST, CLIENT_WAITS, LEAK_AFTER_RELOAD, MEMORY_GROWTH, ROUTE_HOLDS_WORKERS, SLOW_CLIENTS,
     TOO_FEW_WORKERS,
@@ -23,7 +23,8 @@ const AFTER_RELOAD: u64 = 2 * 60 * 60;
 
 /// The one cause of its queue or its slowness.
 pub(super) fn cause(why: &Why, name: &Arc<str>, app: &AppHistory, causes: &[Finding]) -> Option<Finding> {
-    if is_held_by_upstream(why, app, causes) {
+    // Workers that wait for clients fill the queue, too.
+    if others::without_room(why) > 0 || is_held_by_upstream(why, app, causes) {
         return None;
     }
     if let Some(finding) = route_holds_workers(name, app) {
@@ -124,9 +125,11 @@ fn demand(app: &AppHistory) -> Option<f64> {
 }
 
 /// What has no part in its queue.
-pub(super) fn others(name: &Arc<str>, app: &AppHistory, now: u64) -> Vec<Finding> {
+pub(super) fn others(why: &Why, name: &Arc<str>, app: &AppHistory) -> Vec<Finding> {
     let minute = app.series.recent(60);
-    let found = [slow_clients(name, app), memory(name, app, now), boots(name, &minute), waits(name, &minute)];
+    // At the limit, that clients are slow is what the limit is about.
+    let slow = (others::without_room(why) == 0).then(|| slow_clients(name, app)).flatten();
+    let found = [slow, memory(name, app, why.now), boots(name, &minute), waits(name, &minute)];
     found.into_iter().flatten().collect()
 }
 

@@ -38,8 +38,13 @@ fn ladder(name: &Arc<str>, history: &UpstreamHistory) -> Option<Finding> {
     })
 }
 
+/// Responses that found no room in the last minute.
+pub(super) fn without_room(why: &Why) -> u32 {
+    why.spill_full.iter().sum()
+}
+
 pub(super) fn spill(why: &Why) -> Option<Finding> {
-    let full: u32 = why.spill_full.iter().sum();
+    let full = without_room(why);
     (full > 0).then(|| {
         let evidence =
             format!("{full} responses found no room in the last minute: their workers wait for clients");
