@@ -189,10 +189,14 @@ fn the_application_decides_on_an_expectation() {
     let expecting = |path: &str| {
         format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
     };
-    let mut refused = server.client().patient(LONG);
-    refused.send(expecting("/refuse"));
-    let response = refused.response("POST");
-    assert_eq!((response.status, response.says_close()), (403, true), "{refused}");
+    // Where the machine is so busy that it takes a quarter of a second, Keepwarm does not wait for it any longer.
+    let refused = (0..20).find_map(|_| {
+        let mut client = server.client().patient(LONG);
+        client.send(expecting("/refuse"));
+        let response = client.response("POST");
+        (response.status != 100).then(|| (response.status, response.says_close()))
+    });
+    assert_eq!(refused, Some((403, true)));
     let mut accepted = server.client().patient(LONG);
     accepted.send(expecting("/body"));
     assert_eq!(accepted.head("POST").0, 100, "{accepted}");

@@ -1,6 +1,6 @@
 //! `keepwarm top` on a terminal: what it shows, keys, outages, and the terminal afterwards.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use keepwarm_tests::process::{self, wait_until};
@@ -86,14 +86,28 @@ fn an_outage_is_said_and_the_next_instance_is_found() {
     second.env("KEEPWARM_SERVER__USER", "root").env("PYTHONDONTWRITEBYTECODE", "1");
     server.signal(Signal::KILL);
     terminal.wait_for_text("SNAPSHOT", BOUND);
-    let mut second = second.spawn().expect("it starts");
-    let pid = second.id().to_string();
-    terminal.wait_for_text(&pid, BOUND);
+    let second = Running(second.spawn().expect("it starts"));
+    // A new size has the whole screen sent, and not only what has changed.
+    let mut widths = [100, 101].into_iter().cycle();
+    wait_until("it shows the other process", BOUND, || {
+        let shown = terminal.screen().len();
+        terminal.resize(widths.next().expect("endless"), 40);
+        wait_until("it is drawn", BOUND, || terminal.screen().len() > shown);
+        terminal.screen().contains(&second.0.id().to_string())
+    });
     terminal.press("q");
     assert!(terminal.wait_for_exit(BOUND).success());
     assert_restored(&terminal);
-    process::signal(second.id(), Signal::TERM);
-    second.wait().expect("it ends");
+}
+
+/// Ends with its test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        process::signal(self.0.id(), Signal::TERM);
+        let _ = self.0.wait();
+    }
 }
 
 #[test]

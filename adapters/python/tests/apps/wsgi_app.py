@@ -198,6 +198,10 @@ def use_kept(environ, start_response):
     """What another request got says something, before this one's response and within it."""
     write, start, hints = kept
     seen = []
+    # Its thread ends it just after the last byte has left.
+    deadline = time.monotonic() + 30
+    while not write.__self__.ended and time.monotonic() < deadline:
+        time.sleep(0.001)
 
     def attempt(function, *arguments):
         try:
