@@ -81,14 +81,22 @@ def copying_object(arch, tools, folder):
     # Without -fno-builtin its loop becomes a call of itself.
     zig(tools, ["build-obj", tools.zig.parent / "lib/compiler_rt.zig", "-O", "fast", "-fno-builtin", "-fPIC", "-fstrip", "-ffunction-sections",
                 "-target", f"{arch}-linux-musl", f"-femit-bin={file}"])
-    libraries = {"LD_LIBRARY_PATH": str(tools.sysroot / "lib")}
-    output([tools.objcopy, "--keep-global-symbol=memcpy", "--keep-global-symbol=memmove", file], **libraries)
+    objcopy(tools, ["--keep-global-symbol=memcpy", "--keep-global-symbol=memmove", file])
     return file
 
 
+def objcopy(tools, arguments):
+    # Its libraries are Rust's.
+    return output([tools.objcopy, *arguments], LD_LIBRARY_PATH=str(tools.sysroot / "lib"))
+
+
 def zig(tools, arguments):
+    return output([tools.zig, *arguments], **zig_caches())
+
+
+def zig_caches():
     cache = str(target_folder() / "zig-cache")
-    return output([tools.zig, *arguments], ZIG_LOCAL_CACHE_DIR=cache, ZIG_GLOBAL_CACHE_DIR=cache)
+    return {"ZIG_LOCAL_CACHE_DIR": cache, "ZIG_GLOBAL_CACHE_DIR": cache}
 
 
 def recorded(arch):
@@ -130,7 +138,6 @@ def clean_environment():
 def settings(triple, tools, flags=()):
     """The environment that makes cargo build for `triple`, with Rust's own linker and C library, and zig's clang."""
     here = pathlib.Path(__file__).resolve().parent
-    cache = target_folder() / "zig-cache"
     name = triple.replace("-", "_")
     return {
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join([*rust_flags(tools), *flags]),
@@ -139,8 +146,7 @@ def settings(triple, tools, flags=()):
         "KEEPWARM_ZIG": str(tools.zig),
         # Cargo compiles again when this changes, which it does not for other variables.
         f"CFLAGS_{name}": " ".join(c_flags(tools)),
-        "ZIG_LOCAL_CACHE_DIR": str(cache),
-        "ZIG_GLOBAL_CACHE_DIR": str(cache),
+        **zig_caches(),
     }
 
 
@@ -182,10 +188,8 @@ def split(arch, program, tools):
     name = f"keepwarm-{packages.version()}-{arch}"
     debug = program.with_name(f"{name}.debug")
     stripped = program.with_name(name)
-    # Its libraries are Rust's.
-    libraries = {"LD_LIBRARY_PATH": str(tools.sysroot / "lib")}
-    output([tools.objcopy, "--only-keep-debug", "--compress-debug-sections=zlib", program, debug], **libraries)
-    output([tools.objcopy, "--strip-all", f"--add-gnu-debuglink={debug}", program, stripped], **libraries)
+    objcopy(tools, ["--only-keep-debug", "--compress-debug-sections=zlib", program, debug])
+    objcopy(tools, ["--strip-all", f"--add-gnu-debuglink={debug}", program, stripped])
     return {name: stripped.read_bytes(), debug.name: debug.read_bytes()}
 
 
