@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
+/// The id of no process: Linux gives at most 2^22 (`PID_MAX_LIMIT`). Process 1 may be a Keepwarm, in the PID namespace of another test.
+pub const NOBODY: &str = "4194305";
+
 /// Sends a signal; a process that is already gone is not an error.
 pub fn signal(pid: u32, signal: Signal) {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { panic!("pid {pid}") };

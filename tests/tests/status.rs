@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use keepwarm_tests::certificates::Authority;
-use keepwarm_tests::process::{alive, wait_until};
+use keepwarm_tests::process::{NOBODY, alive, wait_until};
 use keepwarm_tests::{Server, get, keepwarm, process, python, tools};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -160,6 +160,16 @@ fn none_is_1_and_several_are_2() {
             }),
         "{said}"
     );
+    let nobody = run(Path::new("/"), &["status", "--pid", NOBODY]);
+    assert_eq!(nobody.status.code(), Some(1));
+    let said = text(&nobody.stderr);
+    assert!(
+        said.contains(&format!("process {NOBODY} is not a Keepwarm"))
+            && said.contains(&server.pid().to_string()),
+        "{said}"
+    );
+    let other = run(Path::new("/"), &["status", "--config", "/nowhere/keepwarm.toml"]);
+    assert!(text(&other.stderr).contains("started with /nowhere/keepwarm.toml"), "{}", text(&other.stderr));
     let by_pid = run(Path::new("/"), &["status", "--json", "--pid", &server.pid().to_string()]);
     assert_eq!(by_pid.status.code(), Some(0), "{}", text(&by_pid.stderr));
     // Another one of the same configuration file: its port is any free one.

@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use keepwarm_tests::process::wait_until;
+use keepwarm_tests::process::{NOBODY, wait_until};
 use keepwarm_tests::{Server, get, keepwarm, tools};
 use serde_json::Value;
 
@@ -95,7 +95,7 @@ fn what_cannot_be_known_is_status_2() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
     assert!(said.contains("no app or upstream \"nothing\"") && said.contains("app, search"), "{said}");
-    let nobody = tools::run(Command::new(keepwarm()).args(["why", "--pid", "1"]).current_dir("/"), LONG);
+    let nobody = tools::run(Command::new(keepwarm()).args(["why", "--pid", NOBODY]).current_dir("/"), LONG);
     assert_eq!(nobody.status.code(), Some(2), "{}", text(&nobody.stderr));
 }
 

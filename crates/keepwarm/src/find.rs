@@ -56,30 +56,57 @@ impl Instance {
                 }
             }
         }
-        Self::only(found)
+        Self::only(found, selector.config.as_deref(), pid)
     }
 
-    fn only(mut found: Vec<(u32, String)>) -> Result<Self, (String, u8)> {
+    /// The one that was found, by this configuration, by this process id, or in this directory.
+    fn only(
+        mut found: Vec<(u32, String)>,
+        config: Option<&Path>,
+        pid: Option<u32>,
+    ) -> Result<Self, (String, u8)> {
         match (found.pop(), found.is_empty()) {
             (Some((pid, name)), true) => Ok(Self { pid, name }),
             (None, _) => {
                 let others = control::find(None, None).unwrap_or_default();
-                let message = match others.is_empty() {
-                    true => "no Keepwarm of this user is running".to_owned(),
-                    false => format!(
-                        "no Keepwarm was started in this directory; select one with --pid or --config:{}",
-                        listed(&others)
-                    ),
+                if others.is_empty() {
+                    return Err(("no Keepwarm of this user is running".to_owned(), exit::FAILED));
+                }
+                let none = match (config, pid) {
+                    (Some(config), _) => {
+                        format!(
+                            "no Keepwarm was started with {}; select one with --pid or --config:",
+                            config.display()
+                        )
+                    }
+                    (None, Some(pid)) => {
+                        format!("process {pid} is not a Keepwarm of this user; select one with --pid:")
+                    }
+                    (None, None) => {
+                        "no Keepwarm was started in this directory; select one with --pid or --config:"
+                            .to_owned()
+                    }
                 };
-                Err((message, exit::FAILED))
+                Err((none + &listed(&others), exit::FAILED))
             }
             (Some(last), false) => {
                 found.push(last);
-                let message = format!(
-                    "several instances were started in this directory; select one with --pid:{}",
-                    listed(&found)
-                );
-                Err((message, exit::USAGE))
+                let several = match (config, pid) {
+                    (Some(config), _) => {
+                        format!(
+                            "several instances were started with {}; select one with --pid:",
+                            config.display()
+                        )
+                    }
+                    // They share the network namespace, in which they are found, but no PID namespace.
+                    (None, Some(pid)) => format!(
+                        "process {pid} is an instance in several PID namespaces; select one with --config:"
+                    ),
+                    (None, None) => {
+                        "several instances were started in this directory; select one with --pid:".to_owned()
+                    }
+                };
+                Err((several + &listed(&found), exit::USAGE))
             }
         }
     }
