@@ -151,7 +151,7 @@ impl<C: Codec> Client<C> {
         self.exchange.write_failed = true;
         // EPIPE: it has closed, and all that it sent is here (a Unix socket; TCP in the state CLOSE_WAIT).
         self.exchange.lost = error.kind() != io::ErrorKind::BrokenPipe;
-        self.transport.io().shutdown_write();
+        self.transport.cut_write();
         self.out.clear();
         self.transport.forget_unsent();
     }

@@ -18,6 +18,7 @@ mod h1;
 pub mod h2;
 mod io;
 mod kernel;
+mod memory_stream;
 mod pool;
 mod restart;
 mod runtime;

@@ -1,4 +1,4 @@
-//! The transport of a connection: a socket, in plaintext or under TLS.
+//! The transport of a connection: a socket, in plaintext or under TLS, or none, within the process.
 
 mod stream;
 
@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::Io;
 use crate::client::IdleState;
+use crate::memory_stream::{self, MemoryStream};
 use crate::pool::ConnectionSlot;
 use crate::tls::{HandshakeFacts, Session};
 pub use stream::TransportStream;
@@ -24,6 +25,8 @@ pub struct Transport {
 enum Kind {
     Plain(Io),
     Tls(Box<Session>),
+    /// Of a request of Keepwarm itself.
+    Memory(Box<MemoryStream>),
 }
 
 /// The result of a write.
@@ -48,12 +51,21 @@ impl From<Session> for Transport {
 }
 
 impl Transport {
+    /// Two connected ends within this process: no descriptor, no system call.
+    #[must_use]
+    pub fn pair_in_memory() -> (Self, Self) {
+        let (one, other) = memory_stream::pair();
+        let transport = |end| Self { kind: Kind::Memory(Box::new(end)), slot: None };
+        (transport(one), transport(other))
+    }
+
     /// Appends what has arrived to `into`: about its spare capacity (which must not be 0), under TLS also more. `Ok(0)` is the end of the stream; under TLS, an end without a
     /// close_notify is [`io::ErrorKind::UnexpectedEof`].
     pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<io::Result<usize>> {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_read(cx, into),
             Kind::Tls(session) => session.poll_read(cx, into),
+            Kind::Memory(stream) => stream.poll_read(cx, into),
         }
     }
 
@@ -68,10 +80,13 @@ impl Transport {
                 count => Ok(WriteProgress { taken: count, left: count }),
             },
             Kind::Tls(session) => session.write(slices),
+            Kind::Memory(stream) => {
+                stream.write(slices).map(|count| WriteProgress { taken: count, left: count })
+            }
         }
     }
 
-    /// Whether [`Self::poll_send_file`] is possible: bytes under TLS have to be read first, to be encrypted.
+    /// Whether [`Self::poll_send_file`] is possible: it needs a socket, and bytes under TLS have to be read first, to be encrypted.
     pub fn sends_files(&self) -> bool {
         matches!(self.kind, Kind::Plain(_))
     }
@@ -79,18 +94,18 @@ impl Transport {
     /// Writes once, now, what [`Self::poll_send_file`] follows at once: it leaves with the first bytes of the file.
     ///
     /// # Errors
-    /// As of [`Self::write`]; [`io::ErrorKind::Unsupported`] under TLS.
+    /// As of [`Self::write`]; [`io::ErrorKind::Unsupported`] unless [`Self::sends_files`].
     pub fn write_before_file(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.kind {
             Kind::Plain(io) => io.write_before_file(bytes),
-            Kind::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+            Kind::Tls(_) | Kind::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
     /// Sends bytes of a file without reading them (see [`Io::poll_send_file`]).
     ///
     /// # Errors
-    /// As of [`Io::poll_send_file`]; [`io::ErrorKind::Unsupported`] under TLS.
+    /// As of [`Io::poll_send_file`]; [`io::ErrorKind::Unsupported`] unless [`Self::sends_files`].
     pub fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
@@ -100,7 +115,7 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_send_file(cx, file, at, max),
-            Kind::Tls(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            Kind::Tls(_) | Kind::Memory(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 
@@ -116,6 +131,10 @@ impl Transport {
                 count => Poll::Ready(Ok(WriteProgress { taken: count, left: count })),
             },
             Kind::Tls(session) => session.poll_write(cx, slices),
+            Kind::Memory(stream) => {
+                let written = ready!(stream.poll_write(cx, slices));
+                Poll::Ready(written.map(|count| WriteProgress { taken: count, left: count }))
+            }
         }
     }
 
@@ -124,6 +143,7 @@ impl Transport {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_readable(cx),
             Kind::Tls(session) => session.poll_readable(cx),
+            Kind::Memory(stream) => stream.poll_readable(cx).map(Ok),
         }
     }
 
@@ -132,6 +152,7 @@ impl Transport {
         match &self.kind {
             Kind::Plain(io) => io.is_fresh(),
             Kind::Tls(session) => session.is_fresh(),
+            Kind::Memory(stream) => stream.is_readable(),
         }
     }
 
@@ -140,6 +161,7 @@ impl Transport {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_reset(cx),
             Kind::Tls(session) => session.poll_reset(cx),
+            Kind::Memory(stream) => stream.poll_closed(cx),
         }
     }
 
@@ -148,6 +170,7 @@ impl Transport {
         match &mut self.kind {
             Kind::Plain(io) => io.reset_on_close(),
             Kind::Tls(session) => session.reset_on_close(),
+            Kind::Memory(stream) => stream.reset_on_close(),
         }
     }
 
@@ -156,6 +179,7 @@ impl Transport {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_writable(cx),
             Kind::Tls(session) => session.poll_writable(cx),
+            Kind::Memory(stream) => stream.poll_writable(cx).map(Ok),
         }
     }
 
@@ -178,20 +202,25 @@ impl Transport {
         match &mut self.kind {
             Kind::Plain(io) => io.forget_writable(),
             Kind::Tls(session) => session.forget_writable(),
+            Kind::Memory(stream) => stream.forget_writable(),
         }
     }
 
     /// Bytes that were taken and have not left.
     pub fn unsent(&self) -> usize {
         match &self.kind {
-            Kind::Plain(_) => 0,
+            Kind::Plain(_) | Kind::Memory(_) => 0,
             Kind::Tls(session) => session.unsent(),
         }
     }
 
     /// Bytes that have left and that the peer has not received, as far as the kernel knows.
     pub(crate) fn queued(&self) -> usize {
-        self.io().queued()
+        match &self.kind {
+            Kind::Plain(io) => io.queued(),
+            Kind::Tls(session) => session.io().queued(),
+            Kind::Memory(stream) => stream.queued(),
+        }
     }
 
     /// Drops them.
@@ -206,6 +235,7 @@ impl Transport {
         match &mut self.kind {
             Kind::Plain(io) => io.shutdown_write(),
             Kind::Tls(session) => session.shutdown_write(),
+            Kind::Memory(stream) => stream.shutdown_write(),
         }
     }
 
@@ -214,6 +244,7 @@ impl Transport {
         match &mut self.kind {
             Kind::Plain(io) => io.look(),
             Kind::Tls(session) => session.look(),
+            Kind::Memory(stream) => stream.look(),
         }
     }
 
@@ -222,13 +253,14 @@ impl Transport {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_noise(cx, crate::socket::look),
             Kind::Tls(session) => session.poll_noise(cx),
+            Kind::Memory(stream) => stream.poll_readable(cx).map(|()| stream.look()),
         }
     }
 
     /// Whether the server has not announced a close beside its response.
     pub(crate) fn is_open(&self) -> bool {
         match &self.kind {
-            Kind::Plain(_) => true,
+            Kind::Plain(_) | Kind::Memory(_) => true,
             Kind::Tls(session) => session.is_open(),
         }
     }
@@ -245,13 +277,15 @@ impl Transport {
         match &mut self.kind {
             Kind::Plain(io) => io.leave_thread(),
             Kind::Tls(session) => session.leave_thread(),
+            // It belongs to no reactor.
+            Kind::Memory(_) => {}
         }
     }
 
     /// The result of the handshake; `None`: plaintext.
     pub fn handshake(&self) -> Option<HandshakeFacts> {
         match &self.kind {
-            Kind::Plain(_) => None,
+            Kind::Plain(_) | Kind::Memory(_) => None,
             Kind::Tls(session) => Some(session.facts()),
         }
     }
@@ -259,7 +293,7 @@ impl Transport {
     /// The negotiated protocol (ALPN).
     pub fn alpn(&self) -> Option<&[u8]> {
         match &self.kind {
-            Kind::Plain(_) => None,
+            Kind::Plain(_) | Kind::Memory(_) => None,
             Kind::Tls(session) => session.alpn(),
         }
     }
@@ -273,15 +307,25 @@ impl Transport {
     pub(crate) fn poll_sender(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<u32>>> {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_sender(cx),
-            Kind::Tls(_) => Poll::Ready(Ok(None)),
+            Kind::Tls(_) | Kind::Memory(_) => Poll::Ready(Ok(None)),
         }
     }
 
-    /// The socket.
-    pub fn io(&self) -> &Io {
+    /// The socket, unless it is within the process.
+    pub fn io(&self) -> Option<&Io> {
         match &self.kind {
-            Kind::Plain(io) => io,
-            Kind::Tls(session) => session.io(),
+            Kind::Plain(io) => Some(io),
+            Kind::Tls(session) => Some(session.io()),
+            Kind::Memory(_) => None,
+        }
+    }
+
+    /// Ends our side as it is, under TLS without a close_notify.
+    pub(crate) fn cut_write(&self) {
+        match &self.kind {
+            Kind::Plain(io) => io.shutdown_write(),
+            Kind::Tls(session) => session.io().shutdown_write(),
+            Kind::Memory(stream) => stream.shutdown_write(),
         }
     }
 }

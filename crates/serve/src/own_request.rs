@@ -1,4 +1,4 @@
-//! A request of Keepwarm itself to a handler, as a client would send it: over a pair of sockets, through the whole of HTTP/1.
+//! A request of Keepwarm itself to a handler, as a client would send it: over a connection within the process, through the whole of HTTP/1.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use keepwarm_net::Io;
+use keepwarm_net::Transport;
 
 use crate::{ConnectionInfo, ListenerContext, h1};
 
@@ -32,8 +32,8 @@ pub async fn send_own_request(
     context: Arc<ListenerContext>,
     time: Duration,
 ) -> OwnResponse {
-    let Some((client, server)) = pair() else { return OwnResponse::None };
-    let both = async { tokio::join!(exchange(client, request), h1::serve(server.into(), peer, context)) };
+    let (client, server) = Transport::pair_in_memory();
+    let both = async { tokio::join!(exchange(client, request), h1::serve(server, peer, context)) };
     match tokio::time::timeout(time, both).await {
         Ok((Some(status), ())) => OwnResponse::Status(status),
         Ok((None, ())) => OwnResponse::None,
@@ -41,14 +41,14 @@ pub async fn send_own_request(
     }
 }
 
-async fn exchange(mut io: Io, request: &[u8]) -> Option<u16> {
+async fn exchange(mut transport: Transport, request: &[u8]) -> Option<u16> {
     let mut left = request;
     let mut begin: Vec<u8> = Vec::new();
     let mut read = Vec::with_capacity(READ);
     poll_fn(|cx| {
         while !left.is_empty() {
-            match io.poll_write(cx, &[IoSlice::new(left)]) {
-                Poll::Ready(Ok(count)) => left = left.get(count..).unwrap_or_default(),
+            match transport.poll_write(cx, &[IoSlice::new(left)]) {
+                Poll::Ready(Ok(written)) => left = left.get(written.taken..).unwrap_or_default(),
                 // It may have responded without reading everything.
                 Poll::Ready(Err(_)) => left = &[],
                 Poll::Pending => break,
@@ -56,7 +56,7 @@ async fn exchange(mut io: Io, request: &[u8]) -> Option<u16> {
         }
         loop {
             read.clear();
-            match io.poll_read(cx, &mut read) {
+            match transport.poll_read(cx, &mut read) {
                 Poll::Ready(Ok(1..)) => {
                     let missing = STATUS_LINE.saturating_sub(begin.len());
                     begin.extend(read.iter().take(missing));
@@ -72,17 +72,3 @@ async fn exchange(mut io: Io, request: &[u8]) -> Option<u16> {
 
 /// The length of `HTTP/1.1 200`.
 const STATUS_LINE: usize = 12;
-
-#[cfg(not(feature = "simulation"))]
-pub(crate) fn pair() -> Option<(Io, Io)> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (client, server) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
-    Some((Io::new(client), Io::new(server)))
-}
-
-/// No world of the simulation has requests of its own.
-#[cfg(feature = "simulation")]
-pub(crate) fn pair() -> Option<(Io, Io)> {
-    None
-}

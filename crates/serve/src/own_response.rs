@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use http::Method;
 use keepwarm_http1::{Event, Fields, HopByHop, Limits, ResponseDecoder, ResponseHead};
-use keepwarm_net::{Io, spawn_local};
+use keepwarm_net::{Transport, spawn_local};
 use tokio::time::{Instant, timeout_at};
 
-use crate::own_request::{READ, pair};
+use crate::own_request::READ;
 use crate::{ConnectionInfo, ListenerContext, h1};
 
 /// What a request of Keepwarm itself may take.
@@ -60,9 +60,9 @@ pub async fn fetch_own_response(
     context: Arc<ListenerContext>,
     limits: FetchLimits,
 ) -> Result<FetchedResponse, FetchFault> {
-    let (client, server) = pair().ok_or(FetchFault::None)?;
+    let (client, server) = Transport::pair_in_memory();
     let until = Instant::now() + limits.time;
-    spawn_local(h1::serve(server.into(), peer, context));
+    spawn_local(h1::serve(server, peer, context));
     let mut client = OwnClient::new(client, request, limits.body);
     let status = timeout_at(until, poll_fn(|cx| client.poll_head(cx)))
         .await
@@ -77,9 +77,9 @@ pub async fn fetch_own_response(
     Ok(FetchedResponse { status, fields, body: client.body })
 }
 
-/// The client's end of the pair.
+/// The client's end of the connection.
 struct OwnClient {
-    io: Io,
+    transport: Transport,
     request: Vec<u8>,
     sent: usize,
     /// Received, and not decoded.
@@ -91,11 +91,11 @@ struct OwnClient {
 }
 
 impl OwnClient {
-    fn new(io: Io, request: Vec<u8>, max_body: usize) -> Self {
+    fn new(transport: Transport, request: Vec<u8>, max_body: usize) -> Self {
         let mut decoder = ResponseDecoder::new(Limits::default());
         decoder.begin(&Method::GET);
         Self {
-            io,
+            transport,
             request,
             sent: 0,
             unread: Vec::with_capacity(READ),
@@ -159,14 +159,14 @@ impl OwnClient {
     /// Writes what is left of the request, and reads more of the response; 0 is its end.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, FetchFault>> {
         while let Some(left) = self.request.get(self.sent..).filter(|left| !left.is_empty()) {
-            match self.io.poll_write(cx, &[IoSlice::new(left)]) {
-                Poll::Ready(Ok(count)) => self.sent += count,
+            match self.transport.poll_write(cx, &[IoSlice::new(left)]) {
+                Poll::Ready(Ok(written)) => self.sent += written.taken,
                 // It may have responded without reading everything.
                 Poll::Ready(Err(_)) => self.sent = self.request.len(),
                 Poll::Pending => break,
             }
         }
         self.unread.reserve(READ);
-        self.io.poll_read(cx, &mut self.unread).map_err(|_error| FetchFault::None)
+        self.transport.poll_read(cx, &mut self.unread).map_err(|_error| FetchFault::None)
     }
 }

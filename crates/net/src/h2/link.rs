@@ -82,7 +82,7 @@ impl Link {
             opened: now,
             certificate_bytes: transport.handshake().map(|facts| facts.certificate_bytes),
             meter,
-            socket: Mutex::new(transport.io().fd().try_clone().ok()),
+            socket: Mutex::new(transport.io().and_then(|io| io.fd().try_clone().ok())),
             sent: AtomicU32::new(0),
             last_processed: AtomicU32::new(NONE),
             goodbye: AtomicU32::new(0),

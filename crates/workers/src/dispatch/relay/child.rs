@@ -230,10 +230,15 @@ impl Relay<'_, '_, FastCgi> {
     }
 }
 
+/// Enables or disables the sender's process id on what comes from the other end.
+fn name_senders(client: &Client<FastCgi>, wanted: bool) -> io::Result<()> {
+    client.transport().io().map_or(Ok(()), |io| io.name_senders(wanted))
+}
+
 /// Has the process at the other end show itself.
 async fn meet(lease: &mut Lease<FastCgi>, server: &Server, policy: ChildPolicy) -> io::Result<ChildGuard> {
     let client: &mut Client<FastCgi> = lease;
-    client.transport().io().name_senders(true)?;
+    name_senders(client, true)?;
     client.begin(|codec, out| codec.ping(out));
     client.end(&none());
     let pid = poll_fn(|cx| {
@@ -242,7 +247,7 @@ async fn meet(lease: &mut Lease<FastCgi>, server: &Server, policy: ChildPolicy) 
     })
     .await?
     .ok_or(io::ErrorKind::UnexpectedEof)?;
-    client.transport().io().name_senders(false)?;
+    name_senders(client, false)?;
     reach_end(client).await.map_err(|error| io::Error::other(error.to_string()))?;
     match client.is_reusable() {
         true => Ok(ChildGuard(server.child(pid, policy)?)),
