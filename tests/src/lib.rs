@@ -19,6 +19,7 @@ pub mod origin;
 pub mod pebble;
 pub mod process;
 pub mod process_mark;
+pub mod recipe;
 mod response;
 mod server;
 pub mod service;

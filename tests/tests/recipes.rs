@@ -1,11 +1,12 @@
 //! The recipes of `docs/recipes`, as they stand there: their files, in a small application of their framework (`apps/recipes`), and their commands.
+//! Those of sites that are Debian's packages are in `sites/recipes.rs`.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use keepwarm_tests::process::wait_until;
-use keepwarm_tests::{Client, Server, apps, get, keepwarm, root, tools, websocket};
+use keepwarm_tests::{Client, Server, apps, get, keepwarm, recipe, root, tools, websocket};
 
 /// Frameworks start on a machine that runs the other tests too.
 const BOUND: Duration = Duration::from_secs(120);
@@ -62,11 +63,10 @@ impl Site {
     /// The application with the files of the page, in the directory of the server.
     fn start(page: &str, application: &str) -> Self {
         let redis = Redis::start();
-        let text = std::fs::read_to_string(root().join("docs/recipes").join(page)).expect("the page");
-        let text = text
+        let text = recipe::page(page)
             .replace("127.0.0.1:6379", &format!("127.0.0.1:{}", redis.1))
             .replace("127.0.0.1:8080", "127.0.0.1:0");
-        let files = files_of(&text);
+        let files = recipe::files(&text);
         let config = &files.iter().find(|(name, _)| name == "keepwarm.toml").expect("a configuration").1;
         let server = Server::spawn(config, |command| {
             let folder = command.get_current_dir().expect("a folder").to_owned();
@@ -107,17 +107,6 @@ impl Site {
         let response = self.server.ask(get(path));
         assert_eq!((response.status, response.text().as_str()), (200, "p { color: green; }\n"));
     }
-}
-
-/// The files that the page shows: the first line of each block says which it is.
-fn files_of(page: &str) -> Vec<(String, String)> {
-    let blocks = page.split("\n```").skip(1).step_by(2);
-    let file = |block: &str| {
-        let (first, rest) = block.split_once('\n')?.1.split_once('\n')?;
-        let name = first.strip_prefix("# ")?.split([' ', ',']).next()?;
-        Some((name.to_owned(), format!("{rest}\n")))
-    };
-    blocks.filter_map(file).collect()
 }
 
 fn lay_out(folder: &Path, application: &str, files: &[(String, String)]) {

@@ -5,6 +5,7 @@ mod dokuwiki;
 mod mariadb;
 mod mediawiki;
 mod phpmyadmin;
+mod recipes;
 mod roundcube;
 mod wordpress;
 

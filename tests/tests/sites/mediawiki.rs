@@ -1,6 +1,7 @@
 //! MediaWiki on SQLite, by php-cgi and by the php-fpm that is the default.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use keepwarm_tests::get;
@@ -8,18 +9,22 @@ use keepwarm_tests::tools::run_ok;
 
 use crate::{BY_DEFAULT, Browser, PASSWORD, PATIENCE, PIXEL, copy_site, start};
 
+/// A wiki with its database in `data`, whose scripts have this path.
+pub fn install(site: &Path, data: &Path, script_path: &str) {
+    // Every message in four hundred languages is most of the package.
+    let languages = ["i18n/*[!n].json", "i18n/*[!e]n.json", "./extensions", "./LocalSettings.php", "*/tests"];
+    copy_site("/usr/share/mediawiki", &languages, site);
+    fs::create_dir_all(site.join("extensions")).expect("a folder");
+    let mut install = Command::new("php");
+    install.current_dir(site).arg("maintenance/install.php").args(["--dbtype", "sqlite", "--dbpath"]);
+    install.arg(data).args(["--dbname", "wiki", "--scriptpath", script_path, "--pass", PASSWORD]);
+    run_ok(install.args(["--server", "http://127.0.0.1", "Kept", "Admin"]), PATIENCE);
+}
+
 fn mediawiki(interpreter: &str) {
     let server = start(interpreter, |folder| {
         let site = folder.join("site");
-        // Every message in four hundred languages is most of the package.
-        let languages =
-            ["i18n/*[!n].json", "i18n/*[!e]n.json", "./extensions", "./LocalSettings.php", "*/tests"];
-        copy_site("/usr/share/mediawiki", &languages, &site);
-        fs::create_dir_all(site.join("extensions")).expect("a folder");
-        let mut install = Command::new("php");
-        install.current_dir(&site).arg("maintenance/install.php").args(["--dbtype", "sqlite", "--dbpath"]);
-        install.arg(folder.join("data")).args(["--dbname", "wiki", "--scriptpath", "", "--pass", PASSWORD]);
-        run_ok(install.args(["--server", "http://127.0.0.1", "Kept", "Admin"]), PATIENCE);
+        install(&site, &folder.join("data"), "");
         let settings = site.join("LocalSettings.php");
         let mut text = fs::read_to_string(&settings).expect("installed");
         text.push_str("\n$wgServer = WebRequest::detectServer();\n$wgEnableUploads = true;\n");
