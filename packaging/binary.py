@@ -117,13 +117,15 @@ def optimization(arch):
     return [f"-Cprofile-use={file}", "-Cllvm-args=-no-pgo-warn-mismatch"]
 
 
-def compile_program(arch, tools, quick, flags):
-    """With these flags of rustc beside those of every build."""
+def compile_program(arch, tools, quick, flags, folder=None):
+    """With these flags of rustc beside those of every build, into `folder` [default: cargo's]."""
     triple = target(arch)
     if not (tools.sysroot / "lib/rustlib" / triple).is_dir():
         raise PackagingError(f"Rust's target {triple} is missing: run `scripts/setup dist`")
     command = ["cargo", "build", "--locked", "--profile", PROFILES[quick], "--target", triple, "-p", "keepwarm", "--bin", "keepwarm"]
-    done = subprocess.run(command, cwd=ROOT, env={**clean_environment(), **settings(triple, tools, [*memory_functions(arch, tools), *flags])}, stdin=subprocess.DEVNULL)
+    variables = settings(triple, tools, [*memory_functions(arch, tools), *flags])
+    into = {"CARGO_TARGET_DIR": str(folder or target_folder())}
+    done = subprocess.run(command, cwd=ROOT, env={**clean_environment(), **variables, **into}, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise PackagingError(f"`{' '.join(command)}` failed with exit status {done.returncode}")
 
@@ -131,8 +133,7 @@ def compile_program(arch, tools, quick, flags):
 def clean_environment():
     """Without what would change the program: flags of a user for compilers, and settings of profiles."""
     foreign = ("RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_", "CARGO_PROFILE_", "CARGO_TARGET_", "CC", "CFLAGS", "AR", "TARGET_", "HOST_", "RUSTC_", "AWS_LC_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    return {**kept, "CARGO_TARGET_DIR": str(target_folder())}
+    return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
 
 
 def settings(triple, tools, flags=()):

@@ -53,15 +53,9 @@ def record():
 
 def compile_counting(arch, tools):
     """The program that counts, as it would be shipped otherwise: functions have the same names in both."""
-    before = os.environ.get("CARGO_TARGET_DIR")
-    os.environ["CARGO_TARGET_DIR"] = str(binary.target_folder() / "pgo")
-    try:
-        binary.compile_program(arch, tools, False, ["-Cprofile-generate"])
-        return binary.target_folder() / binary.target(arch) / "dist/keepwarm"
-    finally:
-        os.environ.pop("CARGO_TARGET_DIR")
-        if before is not None:
-            os.environ["CARGO_TARGET_DIR"] = before
+    folder = binary.target_folder() / "pgo"
+    binary.compile_program(arch, tools, False, ["-Cprofile-generate"], folder)
+    return folder / binary.target(arch) / "dist/keepwarm"
 
 
 def load(script, options, counters):
