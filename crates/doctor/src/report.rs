@@ -8,6 +8,7 @@ mod text;
 use std::time::Duration;
 
 pub use json::json;
+pub use layout::wrapped;
 pub use table::table;
 pub use text::{Style, text};
 

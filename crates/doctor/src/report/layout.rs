@@ -48,7 +48,8 @@ impl LabelledText<'_> {
 }
 
 /// The text in lines of up to `width` columns. A longer word has a line of its own: a URL that is cut is useless.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+#[must_use]
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let Some(line) = lines.last_mut() else { break };

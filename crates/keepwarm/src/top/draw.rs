@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use keepwarm_doctor::report::wrapped;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color as TerminalColor, Modifier, Style};
@@ -144,7 +145,7 @@ fn verdict(snapshot: &Value, canvas: &mut Canvas<'_>) {
             words(at(finding, "/evidence")),
             words(at(finding, "/id")),
         );
-        wrapped(&text, canvas, canvas.style(Some(if is_fault { Color::Red } else { Color::Yellow })));
+        write_wrapped(&text, canvas, canvas.style(Some(if is_fault { Color::Red } else { Color::Yellow })));
     }
     if findings.len() > FINDINGS {
         canvas.write_line(&format!("{} more: keepwarm why", findings.len() - FINDINGS), Style::default());
@@ -152,21 +153,9 @@ fn verdict(snapshot: &Value, canvas: &mut Canvas<'_>) {
 }
 
 /// Evidence is a sentence: up to three lines.
-fn wrapped(text: &str, canvas: &mut Canvas<'_>, style: Style) {
+fn write_wrapped(text: &str, canvas: &mut Canvas<'_>, style: Style) {
     let width = usize::from(canvas.area.width).max(1);
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let Some(line) = lines.last_mut() else { return };
-        if line.is_empty() {
-            word.clone_into(line);
-        } else if line.chars().count() + 1 + word.chars().count() <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines.iter().take(3).for_each(|line| canvas.write_line(line, style));
+    wrapped(text, width).iter().take(3).for_each(|line| canvas.write_line(line, style));
 }
 
 fn tabs(screen: &Screen, canvas: &mut Canvas<'_>) {
