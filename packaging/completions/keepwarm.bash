@@ -40,6 +40,9 @@ _keepwarm() {
             keepwarm,reload)
                 cmd="keepwarm__subcmd__reload"
                 ;;
+            keepwarm,restart)
+                cmd="keepwarm__subcmd__restart"
+                ;;
             keepwarm,run)
                 cmd="keepwarm__subcmd__run"
                 ;;
@@ -68,7 +71,7 @@ _keepwarm() {
 
     case "${cmd}" in
         keepwarm)
-            opts="-h -V --help --version run init reload status why top stack maintenance check convert hash-password explain reference"
+            opts="-h -V --help --version run init reload restart status why top stack maintenance check convert hash-password explain reference"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -372,6 +375,32 @@ _keepwarm() {
             return 0
             ;;
         keepwarm__subcmd__reload)
+            opts="-h --config --pid --pid-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        keepwarm__subcmd__restart)
             opts="-h --config --pid --pid-file --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

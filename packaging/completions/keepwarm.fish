@@ -29,6 +29,7 @@ complete -c keepwarm -n "__fish_keepwarm_needs_command" -s V -l version -d 'Prin
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "run" -d 'Serve an application'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "init" -d 'Find the application in a directory and write keepwarm.toml'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "reload" -d 'Reload configuration and workers without losing a request'
+complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "restart" -d 'Replace the workers of apps, or processes, without losing a request'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "status" -d 'Show apps, workers and listeners of the running instance'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "why" -d 'Say what slows the running instance down, with evidence'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "top" -d 'Show apps, workers, routes and upstreams live on a screen'
@@ -59,6 +60,10 @@ complete -c keepwarm -n "__fish_keepwarm_using_subcommand reload" -l config -d '
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand reload" -l pid -d 'Process id of the instance to control' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand reload" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand reload" -s h -l help -d 'Print help'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand restart" -l config -d 'Configuration file of the instance to control [default: the one started in this directory]' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand restart" -l pid -d 'Process id of the instance to control' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand restart" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand restart" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand status" -l config -d 'Configuration file of the instance to control [default: the one started in this directory]' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand status" -l pid -d 'Process id of the instance to control' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand status" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F

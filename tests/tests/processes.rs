@@ -135,6 +135,34 @@ fn a_configuration_may_have_processes_only() {
 }
 
 #[test]
+fn the_restart_command_replaces_the_processes_of_one_section() {
+    let server = Server::start(&format!(
+        "{LISTENER}{}{}",
+        worker("mail", &format!("count = 2\n{UP}")),
+        worker("other", UP)
+    ));
+    wait_for_notes(&server, 3);
+    wait_for_state(&server, "mail", "running");
+    let other = pid(&wait_for_state(&server, "other", "running"), 1);
+    let mut command = Command::new(keepwarm());
+    let said = tools::run_ok(command.args(["restart", "mail"]).current_dir(server.folder()), LONG);
+    assert_eq!(said, "process mail: each of its processes is replaced, one after the other\n");
+    let of_mail: Vec<_> = wait_for_notes(&server, 7)
+        .iter()
+        .filter_map(|note| note.strip_prefix("mail")?.rsplit_once(' ').map(|(event, _)| event.to_owned()))
+        .skip(2)
+        .collect();
+    assert_eq!(of_mail, ["1 end", "1 begin", "2 end", "2 begin"]);
+    let set = wait_for_set(server.folder(), "mail", "both run again", |set| {
+        let again = |one: &Value| one["state"] == "running" && one["replacements"]["requested"] == 1;
+        set["processes"].as_array().is_some_and(|all| all.iter().all(again))
+    });
+    assert_ne!(pid(&set, 1), other);
+    assert_eq!(pid(&self::set(server.folder(), "other"), 1), other, "the others go on");
+    stop(&server);
+}
+
+#[test]
 fn a_process_that_dies_in_a_loop_backs_off_and_says_so() {
     let config = format!("{LISTENER}{}{}", process("bad", "echo broken >&2; exit 3", ""), worker("good", ""));
     let server = Server::start(&config);

@@ -34,7 +34,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::exposition::Format;
 use self::guard::{Guard, Operation};
 use self::response::{Response, TEXT, wants_json};
-use crate::control::ReloadRequest;
+use crate::control::{ControlRequest, STOPPING};
 use crate::live::{SNAPSHOT_TIMEOUT, STREAMS};
 use crate::run::sockets::{OpenedSockets, OwnSockets, SocketCopies, Sockets};
 use crate::status;
@@ -67,11 +67,11 @@ struct AdminListener {
 
 impl Admin {
     /// Serves nothing yet.
-    pub(crate) fn new(view: &Arc<View>, reloads: &mpsc::UnboundedSender<ReloadRequest>) -> Self {
+    pub(crate) fn new(view: &Arc<View>, requests: &mpsc::UnboundedSender<ControlRequest>) -> Self {
         Self {
             plane: None,
             open: Arc::new(OpenConnections::new(CONNECTIONS)),
-            service: Arc::new(AdminService { view: Arc::clone(view), reloads: reloads.clone() }),
+            service: Arc::new(AdminService { view: Arc::clone(view), requests: requests.clone() }),
             serving: BTreeMap::new(),
         }
     }
@@ -250,7 +250,7 @@ struct AdminHandler {
 /// Responds to the requests that the guard admits.
 struct AdminService {
     view: Arc<View>,
-    reloads: mpsc::UnboundedSender<ReloadRequest>,
+    requests: mpsc::UnboundedSender<ControlRequest>,
 }
 
 impl Handler for AdminHandler {
@@ -358,13 +358,13 @@ impl AdminService {
 
     async fn reload(&self, wants_json: bool) -> Response {
         let (reply, outcome) = oneshot::channel();
-        let _ = self.reloads.send(reply);
+        let _ = self.requests.send(ControlRequest::Reload(reply));
         let (status, ok, message) = match outcome.await {
             Ok(Ok(message)) => (200, true, message),
             Ok(Err(message)) => {
                 (500, false, format!("reload failed; the previous configuration stays active.\n{message}"))
             }
-            Err(_) => (503, false, "Keepwarm is stopping.".to_owned()),
+            Err(_) => (503, false, STOPPING.to_owned()),
         };
         match wants_json {
             true => Response::json(status, &json!({ "ok": ok, "message": message })),

@@ -33,6 +33,7 @@ pub(crate) use why::Why;
                   keepwarm run --dry-run                        check the configuration only\n  \
                   keepwarm run --dry-run --boot                 also check that each app loads\n  \
                   keepwarm reload                               load new configuration and code, losing no request\n  \
+                  keepwarm restart shop                         replace the workers of one app\n  \
                   keepwarm status                               show apps, workers and listeners\n  \
                   keepwarm why                                  say what is slow right now, and why\n  \
                   keepwarm top                                  show all of it live on a screen\n  \
@@ -74,6 +75,11 @@ pub(crate) enum Command {
     Init(Init),
     /// Reload configuration and workers without losing a request
     Reload(InstanceSelector),
+    /// Replace the workers of apps, or processes, without losing a request
+    ///
+    /// An app gets new workers beside the old ones, which leave once the new ones serve; if those do not start, the old ones keep serving. Processes of
+    /// `[process.NAME]` are stopped and started again, one after the other. The configuration is not read again: `keepwarm reload` does that.
+    Restart(Restart),
     /// Show apps, workers and listeners of the running instance
     Status(Status),
     /// Say what slows the running instance down, with evidence
@@ -237,6 +243,15 @@ pub(crate) struct Top {
 pub(crate) struct Stack {
     /// Worker: APP/NUMBER as `keepwarm status` shows it, or its process id
     pub(crate) worker: String,
+    #[command(flatten)]
+    pub(crate) selector: InstanceSelector,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Restart {
+    /// App or process: NAME, or app.NAME and process.NAME where both have that name
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) selector: InstanceSelector,
 }

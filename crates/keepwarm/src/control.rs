@@ -1,6 +1,6 @@
 //! How another process of the same user controls a running Keepwarm: an abstract Unix socket, which leaves no file behind.
 //!
-//! The name holds its user, its configuration and its process: `keepwarm/UID/HASH/PID`. One line comes in (`reload`, `status`, `why`,
+//! The name holds its user, its configuration and its process: `keepwarm/UID/HASH/PID`. One line comes in (`reload`, `restart NAME...`, `status`, `why`,
 //! `stack WORKER`), one line of JSON goes out; `events` is responded to with a line for each snapshot, once a second.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,12 +16,21 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::live::Subscription;
+use crate::restart::RestartError;
 use crate::status::view::View;
 use crate::subjects::OwnTarget;
 use crate::{live, maintenance, stack, status, why};
 
-/// A request to reload, and where its outcome goes.
-pub(crate) type ReloadRequest = oneshot::Sender<Result<String, String>>;
+/// What the serving process is asked to do, and where the outcome goes.
+#[derive(Debug)]
+pub(crate) enum ControlRequest {
+    Reload(oneshot::Sender<Result<String, String>>),
+    /// Replace what has these names.
+    Restart(Vec<String>, oneshot::Sender<Result<String, RestartError>>),
+}
+
+/// Of a request that is not performed any more.
+pub(crate) const STOPPING: &str = "Keepwarm is stopping.";
 
 /// Identifies the configuration that a Keepwarm serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +70,7 @@ impl Drop for ControlSocket {
 /// The socket cannot be made.
 pub(crate) fn listen(
     identity: Identity,
-    reloads: mpsc::UnboundedSender<ReloadRequest>,
+    requests: mpsc::UnboundedSender<ControlRequest>,
     view: Arc<View>,
 ) -> io::Result<ControlSocket> {
     let name = format!("{}{:016x}/{}", prefix(), identity.0, std::process::id());
@@ -69,28 +78,28 @@ pub(crate) fn listen(
     listener.set_nonblocking(true)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
     let task = tokio::spawn(async move {
-        restarted("control_socket", || accept(&listener, &reloads, &view)).await;
+        restarted("control_socket", || accept(&listener, &requests, &view)).await;
     });
     Ok(ControlSocket(task.abort_handle()))
 }
 
 async fn accept(
     listener: &tokio::net::UnixListener,
-    reloads: &mpsc::UnboundedSender<ReloadRequest>,
+    requests: &mpsc::UnboundedSender<ControlRequest>,
     view: &Arc<View>,
 ) {
     while let Ok((stream, _)) = listener.accept().await {
         // An abstract socket has no permissions: check the peer's user.
         let user = stream.peer_cred().map(|peer| peer.uid());
         if user.is_ok_and(|user| user == 0 || user == rustix::process::geteuid().as_raw()) {
-            tokio::spawn(serve(stream, reloads.clone(), Arc::clone(view)));
+            tokio::spawn(serve(stream, requests.clone(), Arc::clone(view)));
         }
     }
 }
 
 async fn serve(
     stream: tokio::net::UnixStream,
-    reloads: mpsc::UnboundedSender<ReloadRequest>,
+    requests: mpsc::UnboundedSender<ControlRequest>,
     view: Arc<View>,
 ) {
     let mut stream = tokio::io::BufReader::new(stream);
@@ -115,11 +124,24 @@ async fn serve(
         "stack" => stack::respond(&view, rest).await,
         "reload" => {
             let (reply, outcome) = oneshot::channel();
-            let _ = reloads.send(reply);
+            let _ = requests.send(ControlRequest::Reload(reply));
             match outcome.await {
                 Ok(Ok(message)) => json!({ "ok": true, "message": message }),
                 Ok(Err(message)) => json!({ "ok": false, "message": message }),
-                Err(_) => json!({ "ok": false, "message": "Keepwarm is stopping." }),
+                Err(_) => json!({ "ok": false, "message": STOPPING }),
+            }
+        }
+        "restart" => {
+            let (reply, outcome) = oneshot::channel();
+            let names = rest.split_ascii_whitespace().map(str::to_owned).collect();
+            let _ = requests.send(ControlRequest::Restart(names, reply));
+            match outcome.await {
+                Ok(Ok(message)) => json!({ "ok": true, "message": message }),
+                Ok(Err(RestartError::Failed(message))) => json!({ "ok": false, "message": message }),
+                Ok(Err(RestartError::Unknown(message))) => {
+                    json!({ "ok": false, "unknown": true, "message": message })
+                }
+                Err(_) => json!({ "ok": false, "message": STOPPING }),
             }
         }
         other => json!({ "ok": false, "message": format!("unknown request {other:?}") }),

@@ -29,6 +29,7 @@ mod puma;
 mod rate_limits;
 mod readiness;
 mod reload;
+mod restart;
 mod run;
 mod run_as;
 mod service_manager;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Init(options) => init::init(&options),
         Command::Reload(selector) => reload::reload(&selector),
+        Command::Restart(options) => restart::restart(&options),
         Command::Status(options) => status::command::status(&options),
         Command::Why(options) => why::command::why(&options),
         Command::Top(options) => top::top(&options),

@@ -1,7 +1,7 @@
 //! A reload: what changes, and that nothing is lost.
 
 use keepwarm_tests::load::{self, Load};
-use keepwarm_tests::process::wait_until;
+use keepwarm_tests::process::{alive, wait_until};
 use keepwarm_tests::{Server, get};
 use rustix::process::Signal;
 
@@ -132,6 +132,36 @@ fn the_reload_command_reloads() {
     command.args(["reload", "--pid", &server.pid().to_string()]);
     keepwarm_tests::tools::run_ok(&mut command, LONG);
     wait_until("the new generation serves", LONG, || server.ask(get("/who")).json()["generation"] == "2");
+}
+
+#[test]
+fn the_restart_command_replaces_the_workers_of_an_app_and_reads_no_configuration() {
+    let server = wsgi(1, "");
+    server.configure("this is no configuration");
+    let restart = |names: &[&str]| {
+        let mut command = std::process::Command::new(keepwarm_tests::keepwarm());
+        command.arg("restart").args(names).current_dir(server.folder());
+        keepwarm_tests::tools::run(&mut command, LONG)
+    };
+    let before = server.workers();
+    for name in ["app", "app.app"] {
+        let output = restart(&[name, "app"]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success() && said.starts_with("app app: new workers serve, generation "),
+            "{output:?}"
+        );
+        assert_eq!(said.lines().count(), 1, "each once: {said}");
+        assert_eq!(server.ask(get("/pong")).text(), "pong");
+    }
+    wait_until("the first worker has gone", LONG, || !before.iter().any(|pid| alive(*pid)));
+    let now = server.workers();
+    let output = restart(&["app", "nothing"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("no app or process \"nothing\"; there are: app"), "{said}");
+    assert_eq!(restart(&[]).status.code(), Some(2));
+    assert_eq!(server.workers(), now, "nothing is restarted when one of the names is unknown");
 }
 
 /// A waiting request is for its replacement: given to the old worker, it would hold a slot there for ever.

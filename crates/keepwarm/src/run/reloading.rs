@@ -1,6 +1,6 @@
 //! Reload: a new configuration, new workers; and the recycling of apps whose source files have changed.
 
-use keepwarm_config::Config;
+use keepwarm_config::{App as AppConfig, Config};
 use keepwarm_workers::supervisor::{ReloadReport, ReplaceReason, StartFailure, TaskFailure};
 
 use super::plan::ListenPlan;
@@ -8,7 +8,7 @@ use super::processes;
 use super::server::{Server, set_apps};
 use crate::admin::PreparedAdmin;
 use crate::assemble::{DoorVariables, Maps, RouteTargets, StartPlan};
-use crate::control::ReloadRequest;
+use crate::restart::{self, RestartError, Target};
 use crate::tls::PreparedTls;
 use crate::upstreams::PreparedUpstreams;
 use crate::watch::Watch;
@@ -27,7 +27,7 @@ struct PreparedReload {
 
 impl Server {
     /// Reads the configuration again and replaces the workers; on any error the previous configuration stays active.
-    pub(super) async fn reload(&mut self, request: Option<ReloadRequest>) {
+    pub(super) async fn reload(&mut self) -> Result<String, String> {
         // A log that was moved away is reopened, whether or not the reload succeeds.
         keepwarm_telemetry::reopen_all();
         tracing::info!(name: "reloading", "reloading");
@@ -47,9 +47,7 @@ impl Server {
                 self.service_manager.ready("serving; the last reload failed, see the log");
             }
         }
-        if let Some(request) = request {
-            let _ = request.send(outcome.map_err(|failure| failure.whole()));
-        }
+        outcome.map_err(|failure| failure.whole())
     }
 
     async fn try_reload(&mut self) -> Result<String, ReloadError> {
@@ -182,31 +180,92 @@ impl Server {
         config.apps.iter().for_each(|app| self.links.prepare(&app.name, assemble::worker_kind(app)));
     }
 
-    /// Replaces the workers of these apps, and of no others; those of an app that does not start go on, and its pages show why.
+    /// Replaces the workers of these apps and these processes, whose source files have changed.
     pub(super) async fn recycle(&mut self, names: &[String]) {
         for process in names.iter().filter_map(|name| name.strip_prefix(watch::PROCESS)) {
             self.supervisor.replace_processes(process, ReplaceReason::Watch).await;
         }
         for app in self.config.apps.iter().filter(|app| names.contains(&app.name)) {
-            let outcome = match assemble::spec(app, &self.door_variables) {
-                Ok(spec) => self.supervisor.recycle(spec).await.map_err(ReloadError::from),
-                Err(error) => Err(error.to_string().into()),
-            };
-            if let Some(links) = self.links.app(&app.name) {
-                links.set_unstarted(outcome.as_ref().err().map(ReloadError::whole).as_deref());
-            }
-            match outcome {
-                Ok(report) => tracing::info!(
+            if let Ok(report) = self.replace_workers_of(app).await {
+                tracing::info!(
                     name: "workers_replaced",
                     app = %app.name, took_ms = report.took.as_millis(), generation = report.generation,
                     "workers replaced: they run the changed files"
-                ),
-                Err(ReloadError { message, .. }) => tracing::error!(
-                    name: "workers_not_replaced",
-                    app = %app.name, "workers not replaced; the previous ones keep serving: {message}"
-                ),
+                );
             }
         }
+    }
+
+    /// Replaces what has these names, one after the other. What follows on one that fails is replaced all the same.
+    ///
+    /// # Errors
+    /// A name is unknown, and nothing was replaced; or workers do not start.
+    pub(super) async fn restart(&mut self, names: &[String]) -> Result<String, RestartError> {
+        let (mut lines, mut failed) = (Vec::new(), false);
+        for target in restart::targets(names, &self.config)? {
+            let outcome = match &target {
+                Target::App(name) => self.restart_app(name).await,
+                Target::Process(name) => self.restart_process(name).await,
+            };
+            failed |= outcome.is_err();
+            lines.push(outcome.unwrap_or_else(|message| message));
+        }
+        let whole = lines.join("\n");
+        if failed { Err(RestartError::Failed(whole)) } else { Ok(whole) }
+    }
+
+    async fn restart_app(&self, name: &str) -> Result<String, String> {
+        let Some(app) = self.config.apps.iter().find(|app| app.name == name) else {
+            return Ok(String::new());
+        };
+        if let Some(address) = &app.address {
+            return Err(format!("app {name}: Keepwarm does not start its server, {address}"));
+        }
+        match self.replace_workers_of(app).await {
+            Ok(report) => {
+                tracing::info!(
+                    name: "app_restarted",
+                    app = %app.name, took_ms = report.took.as_millis(), generation = report.generation,
+                    "app restarted: new workers serve"
+                );
+                let took = report.took.as_secs_f64();
+                Ok(format!(
+                    "app {name}: new workers serve, generation {}, after {took:.1} s",
+                    report.generation
+                ))
+            }
+            Err(message) => {
+                Err(format!("app {name}: workers not replaced; the previous ones keep serving\n{message}"))
+            }
+        }
+    }
+
+    async fn restart_process(&self, name: &str) -> Result<String, String> {
+        match self.supervisor.replace_processes(name, ReplaceReason::Requested).await {
+            true => Ok(format!("process {name}: each of its processes is replaced, one after the other")),
+            false => Err(format!("process {name}: it is being stopped")),
+        }
+    }
+
+    /// The workers of an app that does not start go on, and its pages show why.
+    ///
+    /// # Errors
+    /// Already logged; in words.
+    async fn replace_workers_of(&self, app: &AppConfig) -> Result<ReloadReport, String> {
+        let outcome = match assemble::spec(app, &self.door_variables) {
+            Ok(spec) => self.supervisor.recycle(spec).await.map_err(ReloadError::from),
+            Err(error) => Err(error.to_string().into()),
+        };
+        if let Some(links) = self.links.app(&app.name) {
+            links.set_unstarted(outcome.as_ref().err().map(ReloadError::whole).as_deref());
+        }
+        outcome.map_err(|failure| {
+            tracing::error!(
+                name: "workers_not_replaced",
+                app = %app.name, "workers not replaced; the previous ones keep serving: {}", failure.message
+            );
+            failure.whole()
+        })
     }
 }
 

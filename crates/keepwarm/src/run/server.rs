@@ -26,9 +26,10 @@ use super::upgrade::{self, Successor};
 use super::watchdog::{self, Watchdog};
 use crate::admin::Admin;
 use crate::assemble::DoorVariables;
-use crate::control::{self, ControlSocket, ReloadRequest};
+use crate::control::{self, ControlRequest, ControlSocket};
 use crate::maintenance;
 use crate::readiness::Readiness;
+use crate::restart::RestartError;
 use crate::service_manager::ServiceManager;
 use crate::status::view::{ServedConfig, View};
 use crate::upstreams::Upstreams;
@@ -151,8 +152,9 @@ pub(super) struct Server {
     pub(super) successor: Option<Successor>,
     /// What waits for upstreams that processes come after.
     pub(super) dependencies: JoinSet<()>,
-    pub(super) reloads: mpsc::UnboundedReceiver<ReloadRequest>,
-    pub(super) reload_requests: mpsc::UnboundedSender<ReloadRequest>,
+    /// Of the control socket and of the admin listener.
+    pub(super) requests: mpsc::UnboundedReceiver<ControlRequest>,
+    pub(super) requester: mpsc::UnboundedSender<ControlRequest>,
     /// The generations of workers before this one are over.
     pub(super) over: mpsc::UnboundedReceiver<u64>,
     pub(super) over_news: mpsc::UnboundedSender<u64>,
@@ -160,7 +162,9 @@ pub(super) struct Server {
 
 /// A command to the serving process.
 enum ServerCommand {
-    Reload(Option<ReloadRequest>),
+    /// SIGHUP.
+    Reload,
+    Request(ControlRequest),
     /// Source files of these apps have changed.
     Recycle(Vec<String>),
     Upgrade,
@@ -170,7 +174,7 @@ enum ServerCommand {
 
 impl Server {
     pub(super) fn open_control_socket(&mut self) {
-        match control::listen(self.source.identity(), self.reload_requests.clone(), Arc::clone(&self.view)) {
+        match control::listen(self.source.identity(), self.requester.clone(), Arc::clone(&self.view)) {
             Ok(socket) => self.control_socket = Some(socket),
             Err(error) => {
                 tracing::warn!(
@@ -214,7 +218,7 @@ impl Server {
             let work = tokio::select! {
                 mode = signals.stop_signals.next() => return self.leave(&mut signals.stop_signals, mode).await,
                 thread = self.watchdog.given_up() => ServerCommand::LeaveBehind(thread),
-                _ = signals.hangup.recv() => ServerCommand::Reload(None),
+                _ = signals.hangup.recv() => ServerCommand::Reload,
                 _ = signals.upgrade.recv() => ServerCommand::Upgrade,
                 _ = signals.more.recv() => {
                     self.supervisor.shift_workers(1);
@@ -228,7 +232,7 @@ impl Server {
                     self.listeners.end_left(generation);
                     continue;
                 }
-                Some(request) = self.reloads.recv() => ServerCommand::Reload(Some(request)),
+                Some(request) = self.requests.recv() => ServerCommand::Request(request),
                 apps = watch::changed(&mut self.watch) => ServerCommand::Recycle(apps),
             };
             // Long work is given up for the end: a worker that does not boot must not hold it up.
@@ -259,7 +263,12 @@ impl Server {
     /// `Some`: this process is to end.
     async fn perform(&mut self, work: ServerCommand) -> Option<ShutdownMode> {
         match work {
-            ServerCommand::Reload(request) => self.reload(request).await,
+            ServerCommand::Reload => drop(self.reload().await),
+            // Somebody who does not wait any more.
+            ServerCommand::Request(ControlRequest::Reload(reply)) => drop(reply.send(self.reload().await)),
+            ServerCommand::Request(ControlRequest::Restart(names, reply)) => {
+                drop(reply.send(self.restart(&names).await));
+            }
             ServerCommand::Recycle(apps) => self.recycle(&apps).await,
             ServerCommand::Upgrade => return self.upgrade().await,
             ServerCommand::LeaveBehind(thread) => return self.leave_behind(thread).await,
@@ -333,12 +342,18 @@ impl Server {
     /// A reload that was requested during the upgrade, or is requested of this process from now on, is the successor's.
     fn pass_on_reloads(&mut self, signals: &mut Signals, successor: u32) {
         let mut asked = signals.pass_on_hangups(successor);
-        while let Ok(request) = self.reloads.try_recv() {
-            asked = true;
-            let message = format!(
-                "an upgrade was in progress: process {successor} serves now and reloads; see its log for the result"
-            );
-            let _ = request.send(Ok(message));
+        while let Ok(request) = self.requests.try_recv() {
+            let upgraded = format!("an upgrade was in progress: process {successor} serves now");
+            match request {
+                ControlRequest::Reload(reply) => {
+                    asked = true;
+                    let _ = reply.send(Ok(format!("{upgraded} and reloads; see its log for the result")));
+                }
+                ControlRequest::Restart(_, reply) => {
+                    let message = format!("{upgraded}, with new workers; nothing was restarted");
+                    let _ = reply.send(Err(RestartError::Failed(message)));
+                }
+            }
         }
         if asked {
             tracing::info!(

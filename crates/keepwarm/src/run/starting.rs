@@ -85,9 +85,9 @@ impl Server {
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
         view.set_served(ServedConfig { apps: shown_apps(&config), ..ServedConfig::default() });
         why::observe(&view);
-        let (reload_requests, reloads) = mpsc::unbounded_channel();
+        let (requester, requests) = mpsc::unbounded_channel();
         let (over_news, over) = mpsc::unbounded_channel();
-        let admin = Admin::new(&view, &reload_requests);
+        let admin = Admin::new(&view, &requester);
         let watched = Arc::clone(&links);
         let mut server = Self {
             source,
@@ -106,8 +106,8 @@ impl Server {
             control_socket: None,
             successor: None,
             dependencies: JoinSet::new(),
-            reloads,
-            reload_requests,
+            requests,
+            requester,
             over,
             over_news,
             watchdog: Watchdog::start(plane.remotes(), &watched),

@@ -1,0 +1,85 @@
+//! `keepwarm restart NAME...`: replaces the workers of apps and the processes of sections, without a look at the configuration. One half runs in the command, the
+//! other in the Keepwarm that has them.
+
+use std::process::ExitCode;
+
+use keepwarm_config::Config;
+use serde_json::Value;
+
+use crate::find::Instance;
+use crate::{cli, complain, exit};
+
+/// What is replaced, by its name in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    App(String),
+    Process(String),
+}
+
+/// What a caller gets: what was done, in lines.
+#[derive(Debug)]
+pub(crate) enum RestartError {
+    /// There is none of this name: nothing was replaced.
+    Unknown(String),
+    /// Some were not replaced.
+    Failed(String),
+}
+
+/// Asks the running Keepwarm, waits until the new workers serve, and prints what was done.
+pub(crate) fn restart(options: &cli::Restart) -> ExitCode {
+    let instance = match Instance::meant(&options.selector) {
+        Ok(instance) => instance,
+        Err(status) => return status,
+    };
+    let response = match instance.ask(&format!("restart {}", options.names.join(" "))) {
+        Ok(response) => response,
+        Err(message) => {
+            complain(&message);
+            return ExitCode::from(exit::FAILED);
+        }
+    };
+    let message = response.get("message").and_then(Value::as_str).unwrap_or_default();
+    if response.get("ok") == Some(&Value::Bool(true)) {
+        return crate::print(message);
+    }
+    complain(message);
+    let is_unknown = response.get("unknown") == Some(&Value::Bool(true));
+    ExitCode::from(if is_unknown { exit::USAGE } else { exit::FAILED })
+}
+
+/// What these names stand for, each once: `shop`, or `app.shop` where a process has that name, too.
+pub(crate) fn targets(names: &[String], config: &Config) -> Result<Vec<Target>, RestartError> {
+    let mut found = Vec::new();
+    for name in names {
+        let target = target(name, config).map_err(RestartError::Unknown)?;
+        if !found.contains(&target) {
+            found.push(target);
+        }
+    }
+    Ok(found)
+}
+
+fn target(name: &str, config: &Config) -> Result<Target, String> {
+    let app =
+        |name: &str| config.apps.iter().any(|app| app.name == name).then(|| Target::App(name.to_owned()));
+    let process = |name: &str| {
+        config.processes.iter().any(|one| one.name == name).then(|| Target::Process(name.to_owned()))
+    };
+    let of_section = match name.split_once('.') {
+        Some(("app", name)) => app(name),
+        Some(("process", name)) => process(name),
+        _ => None,
+    };
+    match (of_section, app(name), process(name)) {
+        (Some(target), None, None) | (None, Some(target), None) | (None, None, Some(target)) => Ok(target),
+        (_, Some(_), Some(_)) => {
+            Err(format!("both an app and a process are named {name:?}: app.{name} or process.{name}?"))
+        }
+        _ => {
+            let apps = config.apps.iter().map(|app| app.name.as_str());
+            let processes = config.processes.iter().map(|process| process.name.as_str());
+            let known: Vec<_> = apps.chain(processes).collect();
+            Err(format!("no app or process {name:?}; there are: {}", known.join(", ")))
+        }
+    }
+}
