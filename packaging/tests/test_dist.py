@@ -117,7 +117,7 @@ class Compilation(unittest.TestCase):
         with open(packages.ROOT / "Cargo.toml", "rb") as file:
             named = tomllib.load(file)["profile"]["dist"]["package"]
         with open(packages.ROOT / "Cargo.lock", "rb") as file:
-            locked = {each["name"] for each in tomllib.load(file)["package"]}
+            locked = {name for each in tomllib.load(file)["package"] for name in (each["name"], f"{each['name']}@{each['version']}")}
         self.assertLessEqual(set(named), locked)
 
     def test_the_compiler_of_c_code_leaves_rusts_name_of_the_target_out(self):
