@@ -14,6 +14,7 @@ use crate::response::{Broken, Pace};
 use crate::run::Scenario;
 use crate::site;
 use crate::sizes::near_boundary;
+use crate::subrequest::OwnRequests;
 use crate::tls::Ending;
 use crate::transport::{Transport, TransportPlan};
 use crate::worker::{self, BodyRead, Fault, Observations, ResponseKind, ResponsePlan, Responses, WorkerPlan};
@@ -39,6 +40,8 @@ pub(crate) struct Front {
     pub(crate) transport: TransportPlan,
     /// The route compresses responses.
     pub(crate) compresses: bool,
+    /// Requests of Keepwarm itself about those of clients.
+    pub(crate) own: OwnRequests,
 }
 
 const ADDRESS: &str = "192.0.2.10:80";
@@ -97,6 +100,7 @@ impl Scenario for Front {
             clients,
             transport: TransportPlan::PLAIN,
             compresses: false,
+            own: OwnRequests::default(),
         }
     }
 
@@ -123,20 +127,26 @@ impl Scenario for Front {
     async fn play(self: Rc<Self>) {
         let remotes = plan::remotes(self.threads);
         let (queue_timeout, request_timeout, slow_log) = self.times;
-        let policy = AppPolicy { queue_timeout, request_timeout, slow_log, ..site::policy(self.workers) };
+        let policy = || AppPolicy { queue_timeout, request_timeout, slow_log, ..site::policy(self.workers) };
         let seen = Rc::new(RefCell::new(Observations::default()));
         let plan = Rc::clone(&self);
         let responses: Responses = Rc::new(move |path| {
             let (client, request) = plan::place(path)?;
             Some((id(client, request), plan.clients.get(client)?.1.get(request)?.clone()))
         });
-        let (worker, heard) = (self.worker.clone(), Rc::clone(&seen));
-        let app = site::app(&remotes, policy, self.clean, move |peer, kill| {
-            worker::run(peer, worker.clone(), Rc::clone(&responses), Rc::clone(&heard), kill)
-        });
+        let start = |responses: Responses, heard: &Rc<RefCell<Observations>>| {
+            let (worker, heard) = (self.worker.clone(), Rc::clone(heard));
+            site::app(&remotes, policy(), self.clean, move |peer, kill| {
+                worker::run(peer, worker.clone(), Rc::clone(&responses), Rc::clone(&heard), kill)
+            })
+        };
+        let app = start(responses, &seen);
+        let copied = |path: &str| plan::place(path).map(|(client, request)| id(client, request));
+        let own = self.own.start(copied, start);
         let limits = ConnectionLimits { head_timeout: self.transport.times.0, ..ConnectionLimits::default() };
         let limits = site::limits(self.clean, limits);
-        let handler = site::edge_with(&app, self.max_body, self.compresses);
+        let inner = own.around(site::handler(&app), self.clean);
+        let handler = site::edge_of(&app.name, inner, self.max_body, self.compresses);
         let transport = Transport::new(&self.transport, ADDRESS, false);
         let (open, stops) = site::listen_over(&transport, &remotes, handler, limits, self.connections);
         let jump = self.settings.jump.map_or(Duration::ZERO, |(_, by)| by);
@@ -157,9 +167,12 @@ impl Scenario for Front {
         if self.clean {
             site::until_closed(&open, Duration::from_secs(9)).await;
             site::until_idle(&app).await;
+            own.until_idle().await;
         }
-        plan::judge_observations(&seen.borrow(), 3, |at, request| &self.clients[at].0.requests[request]);
-        transport.judge(&seen.borrow());
+        for seen in [seen, own.seen] {
+            plan::judge_observations(&seen.borrow(), 3, |at, request| &self.clients[at].0.requests[request]);
+            transport.judge(&seen.borrow());
+        }
     }
 
     fn smaller(&self) -> Vec<Self> {

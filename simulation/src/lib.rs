@@ -28,6 +28,7 @@ mod run;
 mod shrink;
 mod site;
 mod sizes;
+mod subrequest;
 mod tls;
 mod transport;
 mod tunnel;

@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, LocalOptions, RngSeed};
 
 use crate::{
     Options, compression, door, examine, front, http2, listener, memory, operation, progress, relay,
-    upstream, watchdog, websocket,
+    subrequest, upstream, watchdog, websocket,
 };
 
 #[cfg(not(tokio_unstable))]
@@ -60,6 +60,7 @@ pub(crate) static WORLDS: &[World] = &[
     World { name: "upstream", examine: examine::<upstream::Upstream> },
     World { name: "listener", examine: examine::<listener::Listener> },
     World { name: "compression", examine: examine::<compression::Compression> },
+    World { name: "subrequest", examine: examine::<subrequest::Subrequest> },
 ];
 
 thread_local! {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use keepwarm_edge::{Edge, Route, Site, Target};
 use keepwarm_net::simulation::{self, Peer};
 use keepwarm_net::{BindAddress, Remote, bind};
-use keepwarm_serve::{ConnectionLimits, Frontend, ListenerContext, OpenConnections, StopListening};
+use keepwarm_serve::{ConnectionLimits, Frontend, Handler, ListenerContext, OpenConnections, StopListening};
 use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links, WorkerKind};
 use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerLinks};
 use tokio::sync::Notify;
@@ -51,9 +51,14 @@ pub(crate) async fn until_closed(open: &OpenConnections, patience: Duration) {
     );
 }
 
+/// What a route to the app leads to.
+pub(crate) fn handler(app: &Arc<App>) -> Arc<dyn Handler> {
+    Arc::new(AppHandler(Arc::clone(app)))
+}
+
 /// A route that sends everything to the app.
 pub(crate) fn route(app: &Arc<App>) -> Route {
-    Route::to(Target::App { name: Arc::clone(&app.name), handler: Arc::new(AppHandler(Arc::clone(app))) })
+    Route::to(Target::App { name: Arc::clone(&app.name), handler: handler(app) })
 }
 
 /// Listens there on these threads, for at most this many connections at once.
@@ -93,12 +98,17 @@ pub(crate) fn listen_over(
 
 /// A listener's handler that sends everything to the app.
 pub(crate) fn edge(app: &Arc<App>, max_body: Option<u64>) -> Arc<Edge> {
-    edge_with(app, max_body, false)
+    edge_of(&app.name, handler(app), max_body, false)
 }
 
-/// As [`edge`], on a route that may compress responses.
-pub(crate) fn edge_with(app: &Arc<App>, max_body: Option<u64>, compresses: bool) -> Arc<Edge> {
-    let mut route = route(app);
+/// A listener's handler that sends everything to the handler of this name, and may compress responses.
+pub(crate) fn edge_of(
+    name: &Arc<str>,
+    handler: Arc<dyn Handler>,
+    max_body: Option<u64>,
+    compresses: bool,
+) -> Arc<Edge> {
+    let mut route = Route::to(Target::App { name: Arc::clone(name), handler });
     route.max_body = max_body;
     route.compression = compresses.then(Arc::default);
     Arc::new(Edge::new(Site::new(vec![route], Vec::new())))
