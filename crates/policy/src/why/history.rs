@@ -1,6 +1,6 @@
 //! The histories of all subjects, and what happened to them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::memory::WorkerMemory;
@@ -101,7 +101,8 @@ impl AppHistory {
         for worker in &sample.workers {
             self.memory.entry(worker.pid).or_default().handle_sample(worker);
         }
-        self.memory.retain(|pid, _| sample.workers.iter().any(|worker| worker.pid == *pid));
+        let pids: BTreeSet<u32> = sample.workers.iter().map(|worker| worker.pid).collect();
+        self.memory.retain(|pid, _| pids.contains(pid));
     }
 
     fn begin_generation(&mut self, sample: &AppSample, now: u64, events: &mut Vec<Event>) {
