@@ -1,10 +1,11 @@
-//! `keepwarm why`: a sample each second (`sampler`, `machine`), the histories and rules of `keepwarm_policy::why`, the response as JSON (`json`), as a person
+//! `keepwarm why`: a sample each second (`sampler`, `processors`, `machine`), the histories and rules of `keepwarm_policy::why`, the response as JSON (`json`), as a person
 //! reads it (`screen`), and the command (`command`).
 
 pub(crate) mod command;
 mod explain;
 mod json;
 mod machine;
+mod processors;
 mod sampler;
 mod screen;
 
