@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 pub use self::catalog::{RULES, Rule, Severity, rule};
 pub use self::finding::{Finding, Subject};
-pub use self::history::{AppHistory, EVENTS_MAX, Event, ROUTES_MAX, UpstreamHistory};
+pub use self::history::{AppHistory, EVENTS_MAX, Event, ROUTES_MAX, UpstreamHistory, WorkerGrowth};
 pub use self::sample::{
     AppSample, AppStep, HeldRoute, MachineStep, Processors, RouteSample, RouteStep, Sample, UpstreamSample,
     UpstreamStep, WorkerSample,

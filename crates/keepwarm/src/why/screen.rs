@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use keepwarm_telemetry::local_minute;
 use serde_json::Value;
 
-use crate::status::table::{Cell, Color, Paint, Table, at, list, time, words};
+use crate::status::table::{Cell, Color, Paint, Table, at, list, size, time, words};
 
 /// Before that, a time of day would not say which day.
 const DAY: u64 = 24 * 60 * 60;
@@ -58,6 +58,10 @@ fn app_block(why: &Value, app: &Value, findings: &[&Value], paint: &Paint, clock
     out.push_str(&mean(app, paint));
     out.push_str(&now(app, paint));
     out.push_str(&since(why, paint, clock));
+    // A verdict about it has said that.
+    if !findings.iter().any(|finding| state(finding) == "GROWING") {
+        out.push_str(&memory(app, paint));
+    }
     out.push_str(&routes(app).text(paint));
     out
 }
@@ -180,6 +184,26 @@ fn since(why: &Value, paint: &Paint, clock: Clock<'_>) -> String {
     if events.is_empty() { String::new() } else { line("SINCE", &events.join(" · "), paint) }
 }
 
+/// `MEM   shop/2 +180.0 MiB in 1h00m, mostly during /import`
+fn memory(app: &Value, paint: &Paint) -> String {
+    let memory = at(app, "/memory");
+    if memory.is_null() {
+        return String::new();
+    }
+    let during = match at(memory, "/route") {
+        Value::Null => String::new(),
+        route => format!(", mostly during {}", words(route)),
+    };
+    let text = format!(
+        "{}/{} +{} in {}{during}",
+        words(at(app, "/name")),
+        words(at(memory, "/worker")),
+        size(at(memory, "/growth_bytes")),
+        time(at(memory, "/seconds")),
+    );
+    line("MEM", &text, paint)
+}
+
 fn routes(app: &Value) -> Table {
     let mut table = Table::new(&["ROUTE", "REQ/S", "P50", "P99", "5XX", "USUAL P50"]);
     for route in list(at(app, "/routes")) {
@@ -230,6 +254,7 @@ mod tests {
                 "mean_seconds": { "read": 0.0002, "queue": 0.31, "app": 0.95, "write": 0.004 },
                 "waiting": 3, "held": 16,
                 "most": { "route": "/search/*", "requests": 12, "oldest_seconds": 8.1, "worker": 3 },
+                "memory": { "worker": 2, "growth_bytes": 188_743_680, "seconds": 3600, "route": "/import" },
                 "routes": [{ "route": "/search/*", "now": { "per_second": 10.0, "p50_seconds": 0.95, "p99_seconds": 2.4, "failed": 0.01 },
                              "usual": { "p50_seconds": 0.06 } }]
             }],
@@ -257,6 +282,7 @@ WHY   68 % of the time is spent in calls to upstream \"search\": 860 ms each, us
 MEAN  queue 310ms · app 950ms · write 4ms
 NOW   /search/* holds 12 of 16 requests at workers; oldest 8.1s, shop/3; 3 wait
 SINCE 14:06 shop: reload, generation 7 · 13:58 search: 4 → 2 endpoints
+MEM   shop/2 +180.0 MiB in 1h00m, mostly during /import
 
 ROUTE       REQ/S   P50     P99    5XX   USUAL P50
 /search/*   10.0    950ms   2.4s   1%    60ms
@@ -278,6 +304,7 @@ NEXT  keepwarm explain upstream_slow · certificate of shop.example expires in 9
             shown.contains("14:06 shop: reload, generation 7 · 1d03h ago search: 4 → 2 endpoints"),
             "{shown}"
         );
+        assert!(!shown.contains("MEM "), "the verdict says it: {shown}");
     }
 
     #[test]

@@ -346,6 +346,21 @@ fn memory_that_grows_at_each_look_is_named_and_caches_that_fill_are_not() {
     assert!(ids(&why).is_empty(), "{:?}", why.findings());
 }
 
+/// Less than a verdict takes, more than nothing.
+#[test]
+fn the_worker_that_has_grown_the_most_is_known_with_its_busiest_route() {
+    let mut why = after_a_history();
+    assert_eq!(why.apps()["shop"].growth(), None);
+    feed(&mut why, 200, |sample, second| {
+        sample.apps[0].workers[2] = worker(3, 1, 100 + u64::from(second.min(100)) / 5);
+        sample.apps[0].routes[1].step.times = times(30, MS(90));
+    });
+    assert!(ids(&why).is_empty(), "{:?}", why.findings());
+    let growth = why.apps()["shop"].growth().unwrap();
+    assert_eq!((growth.worker, growth.bytes), (3, 20 << 20));
+    assert_eq!((growth.over, growth.route.as_deref()), (Duration::from_secs(500), Some("/search/*")));
+}
+
 #[test]
 fn a_slow_leak_shows_within_the_hour() {
     let mut why = Why::default();
