@@ -1,6 +1,7 @@
 //! What a second of `keepwarm why` costs the control thread: `cargo run --release -p keepwarm-policy --example why_cost [SECONDS]`.
 //!
-//! 200 apps, 2,000 workers (half of them of one app), 256 routes and 50 upstreams, all with requests in each second, for an hour.
+//! 200 apps, 2,000 workers (half of them of one app), 256 routes and 50 upstreams, all with requests in each second, for an hour; then the histories are
+//! saved and restored.
 
 #![expect(
     clippy::disallowed_methods,
@@ -38,6 +39,12 @@ fn main() {
     };
     println!("a second: {:?}", median(of(false)));
     println!("a second that ends 10 s: {:?}, at most {:?}", median(of(true)), of(true).max());
+    let begun = Instant::now();
+    let saved = why.save();
+    println!("saved: {:?}, {} bytes", begun.elapsed(), saved.len());
+    let begun = Instant::now();
+    let back = Why::restore(&saved).expect("it was just saved");
+    println!("restored: {:?}, {} apps", begun.elapsed(), back.apps().len());
 }
 
 fn median(times: impl Iterator<Item = Duration>) -> Option<Duration> {

@@ -28,15 +28,15 @@ pub trait Step: Clone + Default {
 /// The history of one subject. It holds at most [`SECONDS`] + [`TENS`] + [`FIVES`] + 3 steps: 951.
 #[derive(Debug, Default)]
 pub struct Series<T> {
-    seconds: VecDeque<T>,
-    tens: VecDeque<T>,
-    fives: VecDeque<T>,
+    pub(super) seconds: VecDeque<T>,
+    pub(super) tens: VecDeque<T>,
+    pub(super) fives: VecDeque<T>,
     /// The steps that are not full yet.
-    ten: T,
-    five: T,
+    pub(super) ten: T,
+    pub(super) five: T,
     /// The sum of the hour before the last minute. Largest values may be older.
     usual: T,
-    pushed: u64,
+    pub(super) pushed: u64,
 }
 
 impl<T: Step> Series<T> {
@@ -53,6 +53,19 @@ impl<T: Step> Series<T> {
         if self.pushed.is_multiple_of(300) {
             push(&mut self.fives, std::mem::take(&mut self.five), FIVES);
         }
+    }
+
+    /// The history that had these steps when it was saved.
+    pub(super) fn restored([seconds, tens, fives]: [VecDeque<T>; 3], ten: T, five: T, pushed: u64) -> Self {
+        let usual = usual(&tens);
+        Self { seconds, tens, fives, ten, five, usual, pushed }
+    }
+
+    /// How many steps it holds in memory.
+    pub(super) fn steps(&self) -> usize {
+        /// Those that are not full, and the sum.
+        const ALWAYS: usize = 3;
+        self.seconds.len() + self.tens.len() + self.fives.len() + ALWAYS
     }
 
     fn push_ten(&mut self, ten: T) {

@@ -57,20 +57,20 @@ fn worker(number: u32, generation: u64, mib: u64) -> WorkerSample {
     }
 }
 
-fn upstream(count: u32, each: Duration) -> UpstreamSample {
+pub(super) fn upstream(count: u32, each: Duration) -> UpstreamSample {
     let step = UpstreamStep { calls: times(count, each), in_flight: 1, ..UpstreamStep::default() };
     UpstreamSample { name: "search".into(), step, endpoints: 2, available: 2, open: false }
 }
 
 /// A healthy server of 5 minutes.
-fn after_a_history() -> Why {
+pub(super) fn after_a_history() -> Why {
     let mut why = Why::default();
     feed(&mut why, 300, |_, _| {});
     assert!(ids(&why).is_empty(), "{:?}", why.findings());
     why
 }
 
-fn feed(why: &mut Why, seconds: u32, change: impl Fn(&mut Sample, u32)) {
+pub(super) fn feed(why: &mut Why, seconds: u32, change: impl Fn(&mut Sample, u32)) {
     for second in 0..seconds {
         let mut sample = healthy();
         change(&mut sample, second);
@@ -78,7 +78,7 @@ fn feed(why: &mut Why, seconds: u32, change: impl Fn(&mut Sample, u32)) {
     }
 }
 
-fn ids(why: &Why) -> Vec<&'static str> {
+pub(super) fn ids(why: &Why) -> Vec<&'static str> {
     why.findings().iter().map(|finding| finding.rule.id).collect()
 }
 
