@@ -45,7 +45,7 @@ fn is_held_by_upstream(why: &Why, app: &AppHistory, causes: &[Finding]) -> bool 
     let slow = causes.iter().filter_map(|finding| why.upstreams.get(finding.subject.upstream.as_ref()?));
     slow.map(|upstream| upstream.series.recent(WINDOW)).any(|calls| {
         // Calls that fail at once hold nobody.
-        calls.in_flight > 0 && calls.in_flight * 2 >= held
+        calls.in_flight > 0 && calls.in_flight.saturating_mul(2) >= held
     })
 }
 
@@ -188,7 +188,7 @@ fn boots(name: &Arc<str>, minute: &AppStep) -> Option<Finding> {
 
 fn waits(name: &Arc<str>, minute: &AppStep) -> Option<Finding> {
     let (closes, expectations) = (minute.close_added, minute.expectations);
-    (closes + expectations > 0).then(|| {
+    (closes > 0 || expectations > 0).then(|| {
         let evidence = format!(
             "in the last minute {expectations} clients of {name} waited for `100 Continue`, {closes} for the connection to close"
         );

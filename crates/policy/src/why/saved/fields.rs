@@ -4,6 +4,11 @@ use super::super::sample::{AppStep, MachineStep, RouteStep, UpstreamStep};
 use super::super::series::Step;
 use super::super::times::Times;
 
+/// Time of requests in one step, so that rules can add a history of them up: 100,000 requests at once for 5 minutes are a tenth of it.
+const MICROS_MAX: u64 = 1 << 48;
+/// The seconds of a day.
+const SHARES_MAX: f64 = 86_400.0;
+
 /// A step that can be saved.
 pub(super) trait Fields: Step + Copy {
     /// Calls `visit` with each field, which takes over what that leaves.
@@ -15,7 +20,7 @@ impl Fields for AppStep {
         times(&mut self.times, visit);
         [&mut self.read_us, &mut self.queue_us, &mut self.app_us, &mut self.write_us]
             .into_iter()
-            .for_each(&mut *visit);
+            .for_each(|time| micros(time, visit));
         let counts = [&mut self.failed, &mut self.waiting, &mut self.held];
         let more = [&mut self.boots, &mut self.close_added, &mut self.expectations];
         counts.into_iter().chain(more).for_each(|count| narrow(count, visit));
@@ -53,7 +58,12 @@ impl Fields for MachineStep {
 
 fn times(times: &mut Times, visit: &mut dyn FnMut(&mut u64)) {
     times.counts.iter_mut().for_each(|count| narrow(count, visit));
-    visit(&mut times.sum_us);
+    micros(&mut times.sum_us, visit);
+}
+
+fn micros(field: &mut u64, visit: &mut dyn FnMut(&mut u64)) {
+    visit(field);
+    *field = (*field).min(MICROS_MAX);
 }
 
 fn narrow(field: &mut u32, visit: &mut dyn FnMut(&mut u64)) {
@@ -62,9 +72,10 @@ fn narrow(field: &mut u32, visit: &mut dyn FnMut(&mut u64)) {
     *field = u32::try_from(wide).unwrap_or(u32::MAX);
 }
 
-/// What is not a number is zero.
+/// What is not a share of some seconds is zero.
 fn bits(field: &mut f64, visit: &mut dyn FnMut(&mut u64)) {
     let mut bits = field.to_bits();
     visit(&mut bits);
-    *field = Some(f64::from_bits(bits)).filter(|share| share.is_finite()).unwrap_or_default();
+    *field =
+        Some(f64::from_bits(bits)).filter(|share| (0.0..=SHARES_MAX).contains(share)).unwrap_or_default();
 }

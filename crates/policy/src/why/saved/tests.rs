@@ -148,6 +148,28 @@ fn what_is_saved_has_no_more_steps_than_are_read() {
     assert_eq!(back.apps["app"].routes.len(), (1_000 - 3) / 63);
 }
 
+/// Found by fuzzing: a rule multiplied a sum that had no room for it.
+#[test]
+fn the_largest_numbers_stop_no_rule() {
+    let mut why = after_a_history();
+    for app in why.apps.values_mut() {
+        app.series.seconds.iter_mut().for_each(largest);
+        app.routes.values_mut().for_each(|series| series.seconds.iter_mut().for_each(largest));
+    }
+    why.upstreams.values_mut().for_each(|upstream| {
+        upstream.series.seconds.iter_mut().for_each(largest);
+        upstream.series.tens.iter_mut().for_each(largest);
+    });
+    why.machine.seconds.iter_mut().for_each(largest);
+    let mut back = restored(&why);
+    feed(&mut back, 1, |_, _| {});
+    assert_eq!(back.now, why.now + 1);
+}
+
+fn largest<T: Fields>(step: &mut T) {
+    step.visit(&mut |field| *field = u64::MAX);
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Newer(RouteStep, u64);
 
