@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import socket
+import statistics
 import struct
 import subprocess
 import sys
@@ -212,20 +213,20 @@ def watch(binary, directory, name, incident):
 
 
 def load_of(looks):
-    """Of a server without a verdict: what it did meanwhile."""
-    rates = [app["now"]["per_second"] for look in looks for app in look["apps"] if app["now"]]
-    busy = [look["machine"]["busy"] for look in looks]
-    pressure = [look["machine"]["pressure"] or 0.0 for look in looks]
-    if not rates:
+    """What a server without a verdict did meanwhile: medians of the looks."""
+    apps = [app["now"] for look in looks for app in look["apps"] if app["now"]]
+    if not apps:
         return "no request ended"
+    machines = [look["machine"] for look in looks]
     return (
-        f"{len(looks)} looks; requests/s {min(rates):.0f} to {max(rates):.0f}; "
-        f"machine busy {mean(busy):.0%}, tasks wait for a processor {mean(pressure):.0%} of the time"
+        f"{len(looks)} looks; {median(apps, 'per_second'):.0f} requests/s, p50 {median(apps, 'p50_seconds') * 1e3:.1f} ms, "
+        f"p99 {median(apps, 'p99_seconds') * 1e3:.1f} ms; machine busy {median(machines, 'busy'):.0%}, "
+        f"stolen {median(machines, 'stolen'):.0%}, tasks wait for a processor {median(machines, 'pressure'):.0%} of the time"
     )
 
 
-def mean(values):
-    return sum(values) / len(values)
+def median(looks, member):
+    return statistics.median(one[member] or 0.0 for one in looks)
 
 
 def why(binary, directory):

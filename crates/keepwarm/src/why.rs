@@ -1,10 +1,12 @@
-//! `keepwarm why`: a sample each second (`sampler`, `machine`), the histories and rules of `keepwarm_policy::why`, the response as JSON (`json`), as a person
-//! reads it (`screen`), and the command (`command`).
+//! `keepwarm why`: a sample each second (`sampler`, `processors`, `machine`), the histories and rules of `keepwarm_policy::why`, what becomes of them in an
+//! upgrade (`inheritance`), the response as JSON (`json`), as a person reads it (`screen`), and the command (`command`).
 
 pub(crate) mod command;
 mod explain;
+mod inheritance;
 mod json;
 mod machine;
+mod processors;
 mod sampler;
 mod screen;
 
@@ -21,7 +23,7 @@ pub(crate) use self::sampler::observe;
 pub(crate) struct Diagnosis(Arc<Mutex<Why>>);
 
 impl Diagnosis {
-    /// On the control thread only: nobody waits.
+    /// No thread of the data plane takes it.
     fn lock(&self) -> MutexGuard<'_, Why> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,6 +10,9 @@
 //!
 //! Memory: 951 steps for each subject ([`Series`]), of 136 bytes for an app, 88 for a route, 96 for an upstream: 130, 84 and 91 KB once a day has
 //! passed; at most [`ROUTES_MAX`] routes; and at most 600 bytes for each worker. 200 apps with 256 routes and 50 upstreams have 52 MB after a day.
+//!
+//! Time of a second with 200 apps, 2,000 workers, 256 routes and 50 upstreams, on a busy machine: 1.3 ms, and 1.7 ms where it ends a step of 10 s; saving
+//! them for an upgrade takes 110 ms after an hour, 9 MB (`examples/why_cost.rs`).
 
 mod catalog;
 mod finding;
@@ -17,6 +20,7 @@ mod history;
 mod memory;
 mod rules;
 mod sample;
+mod saved;
 mod series;
 #[cfg(test)]
 mod tests;
@@ -27,11 +31,12 @@ use std::sync::Arc;
 
 pub use self::catalog::{RULES, Rule, Severity, rule};
 pub use self::finding::{Finding, Subject};
-pub use self::history::{AppHistory, EVENTS_MAX, Event, ROUTES_MAX, UpstreamHistory};
+pub use self::history::{AppHistory, EVENTS_MAX, Event, ROUTES_MAX, UpstreamHistory, WorkerGrowth};
 pub use self::sample::{
     AppSample, AppStep, HeldRoute, MachineStep, Processors, RouteSample, RouteStep, Sample, UpstreamSample,
     UpstreamStep, WorkerSample,
 };
+pub use self::saved::{SAVED_MAX, SavedError};
 pub use self::series::{FIVES, SECONDS, Series, Step, TENS};
 pub use self::times::{BOUNDS_US, BUCKETS, Times};
 

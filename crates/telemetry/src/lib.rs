@@ -24,6 +24,7 @@ pub mod upstreams;
 pub use access::{AccessRecord, CallAccessRecord, CallFailure, CallPhases};
 pub use request_id::RequestId;
 pub use sink::{Output, Sink, flush_all, reopen_all};
+pub use terminal::local_minute;
 pub use timestamp::timestamp;
 pub use trace::TraceContext;
 

@@ -93,6 +93,14 @@ pub(crate) fn push_clock(out: &mut Vec<u8>, time: SystemTime, color: bool) {
     out.push(b' ');
 }
 
+/// The local time of day: `14:02`.
+#[must_use]
+pub fn local_minute(time: SystemTime) -> String {
+    let second = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let text = clock(second, &LOCAL);
+    String::from_utf8_lossy(text.get(..5).unwrap_or_default()).into_owned()
+}
+
 thread_local! {
     static LATEST: Cell<(Option<u64>, [u8; 8])> = const { Cell::new((None, [0; 8])) };
 }

@@ -12,7 +12,8 @@ A healthy instance gets one line.
   WHY    the verdict and its evidence
   MEAN   where the time of a request goes, on average over the last 10 seconds
   NOW    the route whose requests hold the most workers
-  SINCE  what has happened before: reloads, changes of endpoints, breakers
+  SINCE  what has happened before: reloads, upgrades, changes of endpoints, breakers
+  MEM    the worker that has grown the most in the last hour
   ROUTE  rate and times of each route, and the median of the hour before
   NEXT   what to do, and what will need attention
 

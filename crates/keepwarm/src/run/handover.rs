@@ -8,11 +8,12 @@
 //!    │                                     │  boots its workers, serves
 //!    │ ◀────────────── ready, or failed ── │
 //!    │  stops accepting, drains            │
-//!    │ ── go ──────────────────────────▶   │  is the service
+//!    │ ── go (and histories) ──────────▶   │  is the service
 //!    │ ── ended, for each process ─────▶   │  starts its own of that name
 //! ```
 //!
-//! The end of the socket means that the other process has gone.
+//! The end of the socket means that the other process has gone. The histories of `keepwarm why` are in a file in memory beside `go`, where `ready` says that
+//! the new process reads them: one of a version before would give up where a descriptor that it does not need finds no room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -20,7 +21,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use data_encoding::HEXLOWER;
-use keepwarm_net::{ListeningSocket, TicketSecret};
+use keepwarm_net::TicketSecret;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -39,12 +40,12 @@ pub(super) enum HandoverMessage {
     Listener { bind: String, lent: bool },
     /// No more listeners.
     End(HandoverRest),
-    /// The new process serves, on the sockets of these.
-    Ready { taken: BTreeSet<String> },
+    /// The new process serves, on the sockets of these; `histories`: it reads those of `keepwarm why`.
+    Ready { taken: BTreeSet<String>, histories: bool },
     /// The new process gives up, for this reason.
     Failed(String),
-    /// The new process is the service.
-    Go,
+    /// The new process is the service; `histories`: those of `keepwarm why` are beside this packet.
+    Go { histories: bool },
     /// The old process has stopped its processes of this `[process.NAME]`.
     Ended { process: String },
 }
@@ -70,11 +71,13 @@ impl HandoverMessage {
                 let tickets: Vec<Value> = tickets.iter().map(ticket).collect();
                 json!({ "say": "end", "sizes": sizes, "tickets": tickets, "maintenance": maintenance, "processes": processes })
             }
-            Self::Ready { taken } => json!({ "say": "ready", "taken": taken }),
+            Self::Ready { taken, histories } => {
+                json!({ "say": "ready", "taken": taken, "histories": histories })
+            }
             Self::Failed(why) => {
                 json!({ "say": "failed", "why": why.chars().take(PACKET / 8).collect::<String>() })
             }
-            Self::Go => json!({ "say": "go" }),
+            Self::Go { histories } => json!({ "say": "go", "histories": histories }),
             Self::Ended { process } => json!({ "say": "ended", "process": process }),
         };
         value.to_string().into_bytes()
@@ -86,11 +89,9 @@ impl HandoverMessage {
         let value: Value = serde_json::from_slice(bytes).map_err(|_| nonsense())?;
         let text =
             |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned).ok_or_else(nonsense);
+        let is = |name: &str| value.get(name).and_then(Value::as_bool).unwrap_or(false);
         Ok(match text("say")?.as_str() {
-            "listener" => Self::Listener {
-                bind: text("bind")?,
-                lent: value.get("lent").and_then(Value::as_bool).unwrap_or(false),
-            },
+            "listener" => Self::Listener { bind: text("bind")?, lent: is("lent") },
             // A version that does not say it is one before.
             "end" => Self::End(HandoverRest {
                 sizes: value.get("sizes").map(sizes).unwrap_or_default(),
@@ -100,10 +101,11 @@ impl HandoverMessage {
             }),
             "ready" => {
                 let taken = value.get("taken").and_then(Value::as_array).ok_or_else(nonsense)?;
-                Self::Ready { taken: taken.iter().filter_map(Value::as_str).map(str::to_owned).collect() }
+                let taken = taken.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+                Self::Ready { taken, histories: is("histories") }
             }
             "failed" => Self::Failed(text("why")?),
-            "go" => Self::Go,
+            "go" => Self::Go { histories: is("histories") },
             "ended" => Self::Ended { process: text("process")? },
             _ => return Err(nonsense()),
         })
@@ -136,12 +138,11 @@ fn tickets(value: &Value) -> Vec<TicketSecret> {
     value.as_array().into_iter().flatten().filter_map(ticket).collect()
 }
 
-/// Sends a packet, with the sockets beside it: at most [`SOCKETS`].
-pub(super) fn send(to: impl AsFd, say: &HandoverMessage, sockets: &[&ListeningSocket]) -> io::Result<()> {
-    let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(|socket| socket.as_fd()).collect();
+/// Sends a packet, with descriptors beside it: at most [`SOCKETS`].
+pub(super) fn send(to: impl AsFd, say: &HandoverMessage, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+    if !descriptors.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::Error::other("too many sockets for one packet"));
     }
     sendmsg(to, &[IoSlice::new(&say.to_bytes())], &mut beside, SendFlags::NOSIGNAL)?;
@@ -162,9 +163,6 @@ pub(super) fn receive(from: impl AsFd) -> io::Result<Option<(HandoverMessage, Ve
         }
         Err(error) => return Err(error.into()),
     };
-    if got.flags.contains(ReturnFlags::CTRUNC) {
-        return Err(io::Error::other("not all sockets arrived: the limit on open files is too low"));
-    }
     if got.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::Error::other("the other process sent a packet that is too long"));
     }
@@ -175,7 +173,14 @@ pub(super) fn receive(from: impl AsFd) -> io::Result<Option<(HandoverMessage, Ve
         }
     }
     match bytes.get(..got.bytes).filter(|bytes| !bytes.is_empty()) {
-        Some(bytes) => Ok(Some((HandoverMessage::from_bytes(bytes)?, sockets))),
+        Some(bytes) => {
+            let say = HandoverMessage::from_bytes(bytes)?;
+            // Fewer sockets would be fewer addresses; what is beside other packets can be done without.
+            if got.flags.contains(ReturnFlags::CTRUNC) && matches!(say, HandoverMessage::Listener { .. }) {
+                return Err(io::Error::other("not all sockets arrived: the limit on open files is too low"));
+            }
+            Ok(Some((say, sockets)))
+        }
         None => Ok(None),
     }
 }
@@ -183,6 +188,7 @@ pub(super) fn receive(from: impl AsFd) -> io::Result<Option<(HandoverMessage, Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use keepwarm_net::ListeningSocket;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     fn pair() -> (OwnedFd, OwnedFd) {
@@ -200,9 +206,9 @@ mod tests {
                 maintenance: json!([{ "scope": {} }]),
                 processes: vec!["mail".to_owned()],
             }),
-            HandoverMessage::Ready { taken: ["127.0.0.1:80".to_owned()].into() },
+            HandoverMessage::Ready { taken: ["127.0.0.1:80".to_owned()].into(), histories: true },
             HandoverMessage::Failed("because\n\"so\"".to_owned()),
-            HandoverMessage::Go,
+            HandoverMessage::Go { histories: true },
             HandoverMessage::Ended { process: "mail".to_owned() },
         ];
         for say in all {
@@ -213,6 +219,18 @@ mod tests {
         assert!(receive(&theirs).unwrap().is_none());
     }
 
+    /// A version before sends no histories and reads none; one to come may send members that this one does not know.
+    #[test]
+    fn packets_of_other_versions_are_understood() {
+        let read = |packet: &str| HandoverMessage::from_bytes(packet.as_bytes()).unwrap();
+        let taken = BTreeSet::from(["127.0.0.1:80".to_owned()]);
+        let ready = HandoverMessage::Ready { taken, histories: false };
+        assert_eq!(read(r#"{ "say": "ready", "taken": ["127.0.0.1:80"] }"#), ready);
+        assert_eq!(read(r#"{ "say": "go" }"#), HandoverMessage::Go { histories: false });
+        let go = r#"{ "say": "go", "histories": true, "more": [1] }"#;
+        assert_eq!(read(go), HandoverMessage::Go { histories: true });
+    }
+
     #[test]
     fn sockets_arrive_beside_their_packet() {
         let (ours, theirs) = pair();
@@ -220,7 +238,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let bound = ListeningSocket::adopt(listener.into()).unwrap();
         let say = HandoverMessage::Listener { bind: "127.0.0.1:0".to_owned(), lent: false };
-        send(&ours, &say, &[&bound; SOCKETS]).unwrap();
+        send(&ours, &say, &[bound.as_fd(); SOCKETS]).unwrap();
         drop(bound);
         let (_, sockets) = receive(&theirs).unwrap().unwrap();
         assert_eq!(sockets.len(), SOCKETS);
@@ -229,19 +247,24 @@ mod tests {
         }
     }
 
-    /// Fewer sockets than were sent would be fewer addresses than were served.
+    /// Fewer sockets than were sent would be fewer addresses than were served. Histories are no reason to give an upgrade up.
     #[test]
     fn sockets_that_do_not_all_arrive_are_an_error() {
         let (ours, theirs) = pair();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         // What a lack of descriptors does at any number: there is room for fewer than were sent.
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2 * SOCKETS))];
-        let mut beside = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [listener.as_fd(); 2 * SOCKETS];
-        assert!(beside.push(SendAncillaryMessage::ScmRights(&descriptors)));
-        let say = HandoverMessage::Listener { bind: "127.0.0.1:0".to_owned(), lent: false }.to_bytes();
-        sendmsg(&ours, &[IoSlice::new(&say)], &mut beside, SendFlags::NOSIGNAL).unwrap();
+        let send = |say: HandoverMessage| {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2 * SOCKETS))];
+            let mut beside = SendAncillaryBuffer::new(&mut space);
+            let descriptors = [listener.as_fd(); 2 * SOCKETS];
+            assert!(beside.push(SendAncillaryMessage::ScmRights(&descriptors)));
+            sendmsg(&ours, &[IoSlice::new(&say.to_bytes())], &mut beside, SendFlags::NOSIGNAL).unwrap();
+        };
+        send(HandoverMessage::Listener { bind: "127.0.0.1:0".to_owned(), lent: false });
         assert!(receive(&theirs).unwrap_err().to_string().contains("open files"));
+        let go = HandoverMessage::Go { histories: true };
+        send(go.clone());
+        assert_eq!(receive(&theirs).unwrap().unwrap().0, go);
     }
 
     #[test]

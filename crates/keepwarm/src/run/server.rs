@@ -1,6 +1,7 @@
 //! A serving process: what it consists of, what it does at each signal, its end.
 
 use std::io::Write as _;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -287,7 +288,13 @@ impl Server {
             processes: self.supervisor.processes().await.iter().map(|set| set.name.to_string()).collect(),
         };
         match upgrade::upgrade(&self.listeners, &self.admin, &self.config, rest).await {
-            Ok(successor) => Some(self.hand_over(successor)),
+            Ok(successor) => {
+                let histories = match successor.reads_histories {
+                    true => self.view.diagnosis.bequeath().await,
+                    false => None,
+                };
+                Some(self.hand_over(successor, histories))
+            }
             Err(message) => {
                 tracing::error!(
                     name: "upgrade_failed",
@@ -323,7 +330,7 @@ impl Server {
         self.upgrade().await
     }
 
-    fn hand_over(&mut self, successor: Successor) -> ShutdownMode {
+    fn hand_over(&mut self, successor: Successor, histories: Option<OwnedFd>) -> ShutdownMode {
         tracing::info!(
             name: "upgraded",
             pid = successor.pid, "upgraded: the new process serves, this one drains"
@@ -333,7 +340,7 @@ impl Server {
         self.control_socket = None;
         self.listeners.tls.authority.stop();
         self.admin.hand_over(&successor.taken);
-        successor.go();
+        successor.go(histories);
         let mode = ShutdownMode::HandedOver { taken: successor.taken.clone(), successor: successor.pid };
         self.successor = Some(successor);
         mode

@@ -219,7 +219,8 @@ impl Server {
         if let Some(takeover) = takeover {
             let mut taken = self.listeners.binds();
             taken.extend(Admin::binds(self.config.admin.as_ref()));
-            takeover.finish(taken).await.map_err(|error| error.to_string())?;
+            let passed = takeover.finish(taken).await.map_err(|error| error.to_string())?;
+            self.view.diagnosis.inherit(passed);
         }
         // Not before: it is the other process's as long as that one may still be the service.
         match pid_file.map(PreparedPidFile::put).transpose() {

@@ -52,17 +52,17 @@ impl Takeover {
         let _ = handover::send(&self.socket, &HandoverMessage::Failed(why.to_owned()), &[]);
     }
 
-    /// Reports that this process serves, and waits until the old one has stopped accepting.
+    /// Reports that this process serves, and waits until the old one has stopped accepting. The histories of `keepwarm why`, or why there are none.
     ///
     /// # Errors
     /// The old process has ended before it agreed, and took the service with it.
-    pub(super) async fn finish(&self, taken: BTreeSet<String>) -> io::Result<()> {
-        handover::send(&self.socket, &HandoverMessage::Ready { taken }, &[])?;
+    pub(super) async fn finish(&self, taken: BTreeSet<String>) -> io::Result<io::Result<OwnedFd>> {
+        handover::send(&self.socket, &HandoverMessage::Ready { taken, histories: true }, &[])?;
         let watched = self.watch()?;
         let heard = tokio::time::timeout(PATIENCE, watched.readable()).await;
         let _ = heard.map_err(|_| io::Error::other("the old process did not confirm the takeover"))??;
         match handover::receive(&self.socket)? {
-            Some((HandoverMessage::Go, _)) => Ok(()),
+            Some((HandoverMessage::Go { histories }, beside)) => Ok(passed(histories, beside)),
             _ => Err(gone()),
         }
     }
@@ -83,6 +83,15 @@ impl Takeover {
     fn watch(&self) -> io::Result<AsyncFd<OwnedFd>> {
         let socket = self.socket.try_clone()?;
         keepwarm_net::watch(socket, Interest::READABLE).map_err(|(_, error)| error)
+    }
+}
+
+/// The histories beside `go`.
+fn passed(are_sent: bool, beside: Vec<OwnedFd>) -> io::Result<OwnedFd> {
+    match beside.into_iter().next().filter(|_| are_sent) {
+        Some(file) => Ok(file),
+        None if are_sent => Err(io::Error::other("they did not arrive: the limit on open files is too low")),
+        None => Err(io::Error::other("it has passed none")),
     }
 }
 
@@ -117,4 +126,19 @@ fn take_stdin() -> io::Result<OwnedFd> {
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histories_that_are_missing_have_a_reason() {
+        let file = || OwnedFd::from(File::open("/dev/null").unwrap());
+        assert!(passed(true, vec![file(), file()]).is_ok());
+        assert!(passed(true, vec![]).unwrap_err().to_string().contains("limit on open files"));
+        // From a version before, or where that has failed.
+        assert_eq!(passed(false, vec![]).unwrap_err().to_string(), "it has passed none");
+        assert!(passed(false, vec![file()]).is_err());
+    }
 }

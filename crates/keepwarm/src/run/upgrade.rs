@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -32,6 +32,8 @@ pub(super) struct Successor {
     pub(super) pid: u32,
     /// The `bind`s whose sockets it has taken.
     pub(super) taken: BTreeSet<String>,
+    /// It reads the histories of `keepwarm why`.
+    pub(super) reads_histories: bool,
     socket: OwnedFd,
 }
 
@@ -41,10 +43,16 @@ impl Successor {
         &self.socket
     }
 
-    /// Leaves the service to it.
-    pub(super) fn go(&self) {
-        // An error: it has ended since; what supervises this process learns that as it learns every end.
-        let _ = handover::send(&self.socket, &HandoverMessage::Go, &[]);
+    /// Leaves the service to it, and the histories of `keepwarm why`.
+    pub(super) fn go(&self, histories: Option<OwnedFd>) {
+        let go = |beside: &[BorrowedFd<'_>]| {
+            handover::send(&self.socket, &HandoverMessage::Go { histories: !beside.is_empty() }, beside)
+        };
+        let passed = histories.map(|histories| go(&[histories.as_fd()]));
+        if !matches!(passed, Some(Ok(()))) {
+            // An error: it has ended since; what supervises this process learns that as it learns every end.
+            let _ = go(&[]);
+        }
     }
 }
 
@@ -88,9 +96,9 @@ pub(super) async fn upgrade(
     let limit = boot.saturating_add(processes::longest(config)).saturating_add(MARGIN);
     let said = tokio::time::timeout(limit, read_reply(&ours)).await;
     match said {
-        Ok(Ok(Some(HandoverMessage::Ready { taken }))) => {
+        Ok(Ok(Some(HandoverMessage::Ready { taken, histories }))) => {
             let pid = child.release();
-            Ok(Successor { pid, taken, socket: ours })
+            Ok(Successor { pid, taken, reads_histories: histories, socket: ours })
         }
         Ok(Ok(Some(HandoverMessage::Failed(why)))) => {
             child.end().await;
@@ -126,7 +134,8 @@ fn hand_over(socket: &OwnedFd, listeners: &Listeners, admin: &Admin, rest: Hando
     for (bind, lent, bounds) in listeners.offers().chain(admin.offers()) {
         let bounds: Vec<_> = bounds.iter().collect();
         for some in bounds.chunks(SOCKETS) {
-            handover::send(socket, &HandoverMessage::Listener { bind: bind.clone(), lent }, some)?;
+            let sockets: Vec<BorrowedFd<'_>> = some.iter().map(|bound| bound.as_fd()).collect();
+            handover::send(socket, &HandoverMessage::Listener { bind: bind.clone(), lent }, &sockets)?;
         }
     }
     handover::send(socket, &HandoverMessage::End(rest), &[])

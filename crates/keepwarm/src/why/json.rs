@@ -135,6 +135,12 @@ fn app(name: &str, history: &AppHistory) -> Value {
             "oldest_seconds": most.oldest.as_secs_f64(),
             "worker": most.worker,
         })),
+        "memory": history.growth().map(|growth| json!({
+            "worker": growth.worker,
+            "growth_bytes": growth.bytes,
+            "seconds": growth.over.as_secs(),
+            "route": growth.route.as_deref(),
+        })),
         "routes": routes(history),
     })
 }

@@ -8,8 +8,8 @@ use keepwarm_egress::Upstream;
 use keepwarm_net::restarted;
 use keepwarm_policy::BreakerState;
 use keepwarm_policy::why::{
-    AppSample, AppStep, HeldRoute, MachineStep, Processors, RouteSample, RouteStep, Sample, Times,
-    UpstreamSample, UpstreamStep, WorkerSample,
+    AppSample, AppStep, HeldRoute, MachineStep, RouteSample, RouteStep, Sample, Times, UpstreamSample,
+    UpstreamStep, WorkerSample,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::{self, RouteTotals};
@@ -17,10 +17,11 @@ use keepwarm_telemetry::per_thread::HistogramTotals;
 use keepwarm_telemetry::stalls::Stall;
 use keepwarm_telemetry::upstreams::{self, EndpointTotals};
 use keepwarm_workers::dispatch::WorkerActivity;
-use keepwarm_workers::supervisor::Snapshot;
+use keepwarm_workers::supervisor::{Snapshot, WorkerSnapshot};
 use tokio::time::MissedTickBehavior;
 
 use super::machine::{self, MachineTotals, ProcessTotals};
+use super::processors::{MeasuredWorkers, Workers, by_app};
 use crate::live::{self, Recent};
 use crate::status::view::{ServedConfig, View};
 
@@ -60,7 +61,7 @@ struct Sampler {
     spill_full: u64,
     machine: MachineTotals,
     own: ProcessTotals,
-    workers: HashMap<u32, ProcessTotals>,
+    workers: MeasuredWorkers,
     at: Option<Instant>,
     recent: Recent,
 }
@@ -73,12 +74,15 @@ impl Sampler {
         let elapsed = self.at.replace(now).map(|before| now.saturating_duration_since(before));
         let stalls = self.stalls();
         let needs_processors = view.diagnosis.lock().needs_processors();
-        let processors = self.processors(&snapshot, needs_processors);
-        let computing: f64 = processors.values().map(|all| all.computing).sum();
+        let workers = by_app(&snapshot);
+        let (processors, computing) = match needs_processors {
+            true => self.workers.measure(&workers),
+            false => self.workers.forget(),
+        };
         let machine = self.machine(elapsed, computing);
         let routes = self.routes();
         let counted = steps(&routes);
-        let mut apps = apps(view, &served, &snapshot, &stalls, routes);
+        let mut apps = apps(view, &served, &snapshot, &workers, &stalls, routes);
         for app in &mut apps {
             app.processors = processors.get(&*app.name).copied();
         }
@@ -115,23 +119,6 @@ impl Sampler {
             pressure: pressure
                 .map(|(now, before)| (now.saturating_sub(before).as_secs_f64() / seconds).min(1.0)),
         }
-    }
-
-    /// What the workers of each app did with their processors since the second before, where both seconds were measured.
-    fn processors(&mut self, snapshot: &Snapshot, wanted: bool) -> BTreeMap<Arc<str>, Processors> {
-        let before = std::mem::take(&mut self.workers);
-        let mut all: BTreeMap<Arc<str>, Processors> = BTreeMap::new();
-        let workers = snapshot.workers.iter().filter(|_| wanted);
-        for (worker, pid) in workers.filter_map(|worker| Some((worker, worker.pid?))) {
-            let Some(now) = machine::process(pid) else { continue };
-            self.workers.insert(pid, now);
-            let Some(before) = before.get(&pid) else { continue };
-            let app = all.entry(Arc::clone(&worker.app)).or_default();
-            app.workers += 1;
-            app.computing += (now.computing - before.computing).max(0.0);
-            app.delayed += (now.delayed - before.delayed).max(0.0);
-        }
-        all
     }
 
     /// What each route of an app has counted, as far as it has.
@@ -214,6 +201,7 @@ fn apps(
     view: &View,
     served: &ServedConfig,
     snapshot: &Snapshot,
+    workers: &Workers<'_>,
     stalls: &HashMap<(String, &'static str), u32>,
     mut routes: CountedRoutes,
 ) -> Vec<AppSample> {
@@ -239,7 +227,7 @@ fn apps(
             routes: routes.iter().map(|(route, totals)| route_sample(route, totals)).collect(),
             held,
             generation: snapshot.apps.iter().find(|app| *app.app == **name).map_or(0, |app| app.generation),
-            workers: workers(snapshot, name),
+            workers: workers.get(name.as_str()).map_or(Vec::new(), |workers| worker_samples(workers)),
             processors: None,
         }
     };
@@ -304,20 +292,18 @@ fn held(workers: &[WorkerActivity]) -> Vec<HeldRoute> {
     held
 }
 
-fn workers(snapshot: &Snapshot, app: &str) -> Vec<WorkerSample> {
+fn worker_samples(workers: &[&WorkerSnapshot]) -> Vec<WorkerSample> {
     let now = Instant::now();
-    let of_app = snapshot.workers.iter().filter(|worker| *worker.app == *app);
-    of_app
-        .filter_map(|worker| {
-            Some(WorkerSample {
-                number: worker.number,
-                pid: worker.pid?,
-                generation: worker.generation,
-                age: now.saturating_duration_since(worker.started?),
-                memory: worker.memory.map(|memory| memory.own),
-            })
+    let sample = |worker: &&WorkerSnapshot| {
+        Some(WorkerSample {
+            number: worker.number,
+            pid: worker.pid?,
+            generation: worker.generation,
+            age: now.saturating_duration_since(worker.started?),
+            memory: worker.memory.map(|memory| memory.own),
         })
-        .collect()
+    };
+    workers.iter().filter_map(sample).collect()
 }
 
 fn histogram(now: &HistogramTotals, before: &HistogramTotals) -> HistogramTotals {

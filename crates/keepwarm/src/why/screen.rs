@@ -1,11 +1,25 @@
 //! The verdicts as a person reads them: made from the JSON. Lines that have nothing to say are left out.
 
+use std::time::{Duration, SystemTime};
+
+use keepwarm_telemetry::local_minute;
 use serde_json::Value;
 
-use crate::status::table::{Cell, Color, Paint, Table, at, list, time, words};
+use crate::status::table::{Cell, Color, Paint, Table, at, list, size, time, words};
+
+/// Before that, a time of day would not say which day.
+const DAY: u64 = 24 * 60 * 60;
 
 /// The whole screen, with or without colors.
 pub(super) fn text(why: &Value, colors: bool) -> String {
+    let now = SystemTime::now();
+    text_at(why, colors, &|ago| local_minute(now - ago))
+}
+
+/// The local time of day, so long ago.
+type Clock<'c> = &'c dyn Fn(Duration) -> String;
+
+fn text_at(why: &Value, colors: bool, clock: Clock<'_>) -> String {
     let paint = Paint(colors);
     let (apps, upstreams) = (list(at(why, "/apps")), list(at(why, "/upstreams")));
     let findings = list(at(why, "/findings"));
@@ -14,18 +28,18 @@ pub(super) fn text(why: &Value, colors: bool) -> String {
         // With one app, what is wrong is wrong with it.
         let own =
             findings.iter().filter(|finding| apps.len() == 1 || at(finding, "/app") == at(app, "/name"));
-        blocks.push(app_block(why, app, &own.collect::<Vec<_>>(), &paint));
+        blocks.push(app_block(why, app, &own.collect::<Vec<_>>(), &paint, clock));
     }
     if apps.len() != 1 {
         blocks.extend(
             findings
                 .iter()
                 .filter(|finding| at(finding, "/app").is_null())
-                .map(|finding| other_block(finding, &paint)),
+                .map(|finding| other_block(finding, &paint, clock)),
         );
     }
     if apps.is_empty() {
-        blocks.extend(upstreams.iter().map(|upstream| heading(upstream, &[], &paint)));
+        blocks.extend(upstreams.iter().map(|upstream| heading(upstream, &[], &paint, clock)));
     }
     blocks.push(next(why, &paint));
     blocks.retain(|block| !block.is_empty());
@@ -35,27 +49,29 @@ pub(super) fn text(why: &Value, colors: bool) -> String {
     blocks.join("")
 }
 
-fn app_block(why: &Value, app: &Value, findings: &[&Value], paint: &Paint) -> String {
-    let mut out = heading(app, findings, paint);
+fn app_block(why: &Value, app: &Value, findings: &[&Value], paint: &Paint, clock: Clock<'_>) -> String {
+    let mut out = heading(app, findings, paint, clock);
     out.extend(findings.iter().map(|finding| line("WHY", &words(at(finding, "/evidence")), paint)));
     if !findings.iter().any(|finding| is_fault(finding)) {
         return out;
     }
     out.push_str(&mean(app, paint));
     out.push_str(&now(app, paint));
-    out.push_str(&since(why, paint));
+    out.push_str(&since(why, paint, clock));
+    // A verdict about it has said that.
+    if !findings.iter().any(|finding| state(finding) == "GROWING") {
+        out.push_str(&memory(app, paint));
+    }
     out.push_str(&routes(app).text(paint));
     out
 }
 
-/// `shop  SLOW for 3m12s   12.0 req/s   p50 20ms   p99 2.4s, usually 180ms`
-fn heading(subject: &Value, findings: &[&Value], paint: &Paint) -> String {
+/// `shop  SLOW since 14:02   12.0 req/s   p50 20ms   p99 2.4s, usually 180ms`
+fn heading(subject: &Value, findings: &[&Value], paint: &Paint, clock: Clock<'_>) -> String {
     let faults = findings.iter().filter(|finding| is_fault(finding));
     let oldest = faults.max_by_key(|finding| at(finding, "/seconds").as_u64());
     let state = match oldest {
-        Some(finding) => {
-            paint.with(Color::Red, &format!("{} for {}", state(finding), time(at(finding, "/seconds"))))
-        }
+        Some(finding) => paint.with(Color::Red, &state_since(finding, clock)),
         None => paint.with(Color::Green, "healthy"),
     };
     let mut parts = vec![format!("{}  {state}", words(at(subject, "/name")))];
@@ -91,16 +107,29 @@ fn state(finding: &Value) -> &'static str {
     }
 }
 
+/// `SLOW since 14:02`, or `SLOW for 1d03h`
+fn state_since(finding: &Value, clock: Clock<'_>) -> String {
+    let seconds = at(finding, "/seconds");
+    match time_of_day(seconds, clock) {
+        Some(clock) => format!("{} since {clock}", state(finding)),
+        None => format!("{} for {}", state(finding), time(seconds)),
+    }
+}
+
+/// `14:02`
+fn time_of_day(seconds_ago: &Value, clock: Clock<'_>) -> Option<String> {
+    seconds_ago.as_u64().filter(|ago| *ago < DAY).map(|ago| clock(Duration::from_secs(ago)))
+}
+
 /// A verdict about an upstream or the machine, beside several apps.
-fn other_block(finding: &Value, paint: &Paint) -> String {
+fn other_block(finding: &Value, paint: &Paint, clock: Clock<'_>) -> String {
     let name = match at(finding, "/upstream").as_str() {
         Some(upstream) => format!("upstream {upstream}"),
         None => "machine".to_owned(),
     };
-    let title = format!("{} for {}", state(finding), time(at(finding, "/seconds")));
     format!(
         "{name}  {}\n{}",
-        paint.with(Color::Red, &title),
+        paint.with(Color::Red, &state_since(finding, clock)),
         line("WHY", &words(at(finding, "/evidence")), paint)
     )
 }
@@ -140,18 +169,39 @@ fn now(app: &Value, paint: &Paint) -> String {
 }
 
 /// The last events, the newest first.
-fn since(why: &Value, paint: &Paint) -> String {
+fn since(why: &Value, paint: &Paint, clock: Clock<'_>) -> String {
     const SHOWN: usize = 4;
     let events: Vec<String> = list(at(why, "/events"))
         .iter()
         .rev()
         .take(SHOWN)
         .map(|event| {
-            let ago = time(at(event, "/seconds_ago"));
-            format!("{ago} ago {}: {}", words(at(event, "/subject")), words(at(event, "/text")))
+            let ago = at(event, "/seconds_ago");
+            let when = time_of_day(ago, clock).unwrap_or_else(|| format!("{} ago", time(ago)));
+            format!("{when} {}: {}", words(at(event, "/subject")), words(at(event, "/text")))
         })
         .collect();
     if events.is_empty() { String::new() } else { line("SINCE", &events.join(" · "), paint) }
+}
+
+/// `MEM   shop/2 +180.0 MiB in 1h00m, mostly during /import`
+fn memory(app: &Value, paint: &Paint) -> String {
+    let memory = at(app, "/memory");
+    if memory.is_null() {
+        return String::new();
+    }
+    let during = match at(memory, "/route") {
+        Value::Null => String::new(),
+        route => format!(", mostly during {}", words(route)),
+    };
+    let text = format!(
+        "{}/{} +{} in {}{during}",
+        words(at(app, "/name")),
+        words(at(memory, "/worker")),
+        size(at(memory, "/growth_bytes")),
+        time(at(memory, "/seconds")),
+    );
+    line("MEM", &text, paint)
 }
 
 fn routes(app: &Value) -> Table {
@@ -204,31 +254,57 @@ mod tests {
                 "mean_seconds": { "read": 0.0002, "queue": 0.31, "app": 0.95, "write": 0.004 },
                 "waiting": 3, "held": 16,
                 "most": { "route": "/search/*", "requests": 12, "oldest_seconds": 8.1, "worker": 3 },
+                "memory": { "worker": 2, "growth_bytes": 188_743_680, "seconds": 3600, "route": "/import" },
                 "routes": [{ "route": "/search/*", "now": { "per_second": 10.0, "p50_seconds": 0.95, "p99_seconds": 2.4, "failed": 0.01 },
                              "usual": { "p50_seconds": 0.06 } }]
             }],
             "upstreams": [],
-            "events": [{ "seconds_ago": 240, "subject": "search", "text": "4 → 2 endpoints" },
+            "events": [{ "seconds_ago": 720, "subject": "search", "text": "4 → 2 endpoints" },
                        { "seconds_ago": 200, "subject": "shop", "text": "reload, generation 7" }],
             "certificates": [{ "names": ["shop.example"], "expires_in_seconds": 777_600 }]
+        })
+    }
+
+    /// It is ten past two.
+    fn text(why: &Value, colors: bool) -> String {
+        let now = 14 * 3600 + 10 * 60;
+        text_at(why, colors, &|ago| {
+            let second = now - ago.as_secs();
+            format!("{:02}:{:02}", second / 3600, second / 60 % 60)
         })
     }
 
     #[test]
     fn the_verdict_stands_before_its_evidence() {
         let expected = "\
-shop  SLOW for 3m12s   12.0 req/s   p50 900ms   p99 2.4s, usually 180ms
+shop  SLOW since 14:06   12.0 req/s   p50 900ms   p99 2.4s, usually 180ms
 WHY   68 % of the time is spent in calls to upstream \"search\": 860 ms each, usually 40 ms
 MEAN  queue 310ms · app 950ms · write 4ms
 NOW   /search/* holds 12 of 16 requests at workers; oldest 8.1s, shop/3; 3 wait
-SINCE 3m20s ago shop: reload, generation 7 · 4m00s ago search: 4 → 2 endpoints
+SINCE 14:06 shop: reload, generation 7 · 13:58 search: 4 → 2 endpoints
+MEM   shop/2 +180.0 MiB in 1h00m, mostly during /import
 
 ROUTE       REQ/S   P50     P99    5XX   USUAL P50
 /search/*   10.0    950ms   2.4s   1%    60ms
 NEXT  keepwarm explain upstream_slow · certificate of shop.example expires in 9d00h
 ";
         assert_eq!(text(&slow(), false), expected);
-        assert!(text(&slow(), true).contains("\x1b[31mSLOW for 3m12s\x1b[0m"));
+        assert!(text(&slow(), true).contains("\x1b[31mSLOW since 14:06\x1b[0m"));
+    }
+
+    #[test]
+    fn what_began_the_day_before_has_no_time_of_day() {
+        let mut why = slow();
+        why["findings"][0]["seconds"] = 97_200.into();
+        why["findings"][0]["id"] = "memory_growth".into();
+        why["events"][0]["seconds_ago"] = 97_200.into();
+        let shown = text(&why, false);
+        assert!(shown.starts_with("shop  GROWING for 1d03h   12.0 req/s"), "{shown}");
+        assert!(
+            shown.contains("14:06 shop: reload, generation 7 · 1d03h ago search: 4 → 2 endpoints"),
+            "{shown}"
+        );
+        assert!(!shown.contains("MEM "), "the verdict says it: {shown}");
     }
 
     #[test]
@@ -246,6 +322,6 @@ NEXT  keepwarm explain upstream_slow · certificate of shop.example expires in 9
         why["apps"].as_array_mut().unwrap().push(blog);
         let shown = text(&why, false);
         assert!(shown.contains("shop  healthy") && shown.contains("blog  healthy"), "{shown}");
-        assert!(shown.contains("upstream search  SLOW for 3m12s\nWHY   68 %"), "{shown}");
+        assert!(shown.contains("upstream search  SLOW since 14:06\nWHY   68 %"), "{shown}");
     }
 }

@@ -1,7 +1,8 @@
 //! The histories of all subjects, and what happened to them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::memory::WorkerMemory;
 use super::sample::{
@@ -14,6 +15,8 @@ use super::series::{Series, push};
 pub const ROUTES_MAX: usize = 256;
 /// Events that are kept.
 pub const EVENTS_MAX: usize = 64;
+/// Growth that is shown: below it, each request leaves something behind.
+const SHOWN_GROWTH: u64 = 16 << 20;
 /// Seconds of what is not counted but seen: who holds workers, what workers do.
 const MOMENTS: usize = 10;
 
@@ -32,6 +35,19 @@ pub struct AppHistory {
     pub(super) reloaded: Option<u64>,
     /// How fast the memory of the workers before grew, the fastest of them, in bytes a second.
     pub(super) rate_before: Option<f64>,
+}
+
+/// How a worker has grown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerGrowth {
+    /// Its number in the app.
+    pub worker: u32,
+    /// By how much.
+    pub bytes: u64,
+    /// In which time: up to an hour.
+    pub over: Duration,
+    /// The route that was busiest meanwhile, of several.
+    pub route: Option<Arc<str>>,
 }
 
 /// What was so in one second.
@@ -78,6 +94,29 @@ impl AppHistory {
         self.moments.back()?.most.as_ref()
     }
 
+    /// The worker that has grown the most in the last hour, if by 16 MiB or more.
+    #[must_use]
+    pub fn growth(&self) -> Option<WorkerGrowth> {
+        let all = self.memory.values().filter_map(|worker| Some((worker, worker.lately()?)));
+        let (worker, growth) = all.max_by_key(|(_, growth)| growth.bytes)?;
+        (growth.bytes >= SHOWN_GROWTH).then(|| WorkerGrowth {
+            worker: worker.number,
+            bytes: growth.bytes,
+            over: growth.over,
+            route: self.busiest(growth.over).map(Arc::clone),
+        })
+    }
+
+    /// The route that most of the time of requests went to, of several.
+    pub(super) fn busiest(&self, over: Duration) -> Option<&Arc<str>> {
+        let tens = usize::try_from(over.as_secs().div_ceil(10)).unwrap_or(usize::MAX).max(6);
+        let time_of =
+            |series: &Series<RouteStep>| series.last_tens(tens).map(|step| step.times.sum_us).sum::<u64>();
+        let all = self.routes.iter().map(|(route, series)| (route, time_of(series)));
+        let (route, time) = all.max_by_key(|(_, time)| *time)?;
+        (time > 0 && self.routes.len() > 1).then_some(route)
+    }
+
     /// The next second. `room`: how many routes may still begin a history.
     pub(super) fn handle_sample(
         &mut self,
@@ -101,7 +140,8 @@ impl AppHistory {
         for worker in &sample.workers {
             self.memory.entry(worker.pid).or_default().handle_sample(worker);
         }
-        self.memory.retain(|pid, _| sample.workers.iter().any(|worker| worker.pid == *pid));
+        let pids: BTreeSet<u32> = sample.workers.iter().map(|worker| worker.pid).collect();
+        self.memory.retain(|pid, _| pids.contains(pid));
     }
 
     fn begin_generation(&mut self, sample: &AppSample, now: u64, events: &mut Vec<Event>) {

@@ -62,6 +62,17 @@ impl WorkerMemory {
         self.fast().or_else(|| self.slow())
     }
 
+    /// By how much it has grown in the last hour, or since it was old enough.
+    pub(super) fn lately(&self) -> Option<Growth> {
+        let (settled, seconds) = self.settled?;
+        let (first, over) = match self.minutes.front() {
+            Some(first) if self.minutes.len() > SLOW_WINDOW => (*first, 60 * SLOW_WINDOW as u64),
+            _ => (settled, u64::from(seconds)),
+        };
+        let bytes = self.seconds.back()?.saturating_sub(first);
+        Some(Growth { bytes, over: Duration::from_secs(over) })
+    }
+
     /// Bytes a second, over its life; none while it is too young to tell.
     pub(super) fn rate(&self) -> Option<f64> {
         let (first, seconds) = self.settled?;

@@ -132,23 +132,35 @@ impl AppStep {
     /// The sum of the phases.
     #[must_use]
     pub fn phases_us(&self) -> u64 {
-        [self.read_us, self.queue_us, self.app_us, self.write_us].iter().sum()
+        [self.read_us, self.queue_us, self.app_us, self.write_us].into_iter().fold(0, u64::saturating_add)
     }
 }
 
 impl Step for AppStep {
     fn merge(&mut self, other: &Self) {
         self.times.merge(&other.times);
-        self.read_us += other.read_us;
-        self.queue_us += other.queue_us;
-        self.app_us += other.app_us;
-        self.write_us += other.write_us;
+        self.read_us = self.read_us.saturating_add(other.read_us);
+        self.queue_us = self.queue_us.saturating_add(other.queue_us);
+        self.app_us = self.app_us.saturating_add(other.app_us);
+        self.write_us = self.write_us.saturating_add(other.write_us);
         add(&mut self.failed, other.failed);
         self.waiting = self.waiting.max(other.waiting);
         self.held = self.held.max(other.held);
         add(&mut self.boots, other.boots);
         add(&mut self.close_added, other.close_added);
         add(&mut self.expectations, other.expectations);
+    }
+
+    fn take_away(&mut self, other: &Self) {
+        self.times.take_away(&other.times);
+        self.read_us = self.read_us.saturating_sub(other.read_us);
+        self.queue_us = self.queue_us.saturating_sub(other.queue_us);
+        self.app_us = self.app_us.saturating_sub(other.app_us);
+        self.write_us = self.write_us.saturating_sub(other.write_us);
+        subtract(&mut self.failed, other.failed);
+        subtract(&mut self.boots, other.boots);
+        subtract(&mut self.close_added, other.close_added);
+        subtract(&mut self.expectations, other.expectations);
     }
 }
 
@@ -165,6 +177,11 @@ impl Step for RouteStep {
     fn merge(&mut self, other: &Self) {
         self.times.merge(&other.times);
         add(&mut self.failed, other.failed);
+    }
+
+    fn take_away(&mut self, other: &Self) {
+        self.times.take_away(&other.times);
+        subtract(&mut self.failed, other.failed);
     }
 }
 
@@ -190,6 +207,13 @@ impl Step for UpstreamStep {
         add(&mut self.handshakes, other.handshakes);
         add(&mut self.lost, other.lost);
         self.in_flight = self.in_flight.max(other.in_flight);
+    }
+
+    fn take_away(&mut self, other: &Self) {
+        self.calls.take_away(&other.calls);
+        subtract(&mut self.failed, other.failed);
+        subtract(&mut self.handshakes, other.handshakes);
+        subtract(&mut self.lost, other.lost);
     }
 }
 
@@ -230,8 +254,22 @@ impl Step for MachineStep {
             (sum, more) => sum.or(more),
         };
     }
+
+    fn take_away(&mut self, other: &Self) {
+        subtract(&mut self.seconds, other.seconds);
+        // Rounded, a sum of nothing may be less than zero.
+        let less = |sum: f64, other: f64| (sum - other).max(0.0);
+        self.busy = less(self.busy, other.busy);
+        self.steal = less(self.steal, other.steal);
+        self.ours = less(self.ours, other.ours);
+        self.pressure = self.pressure.map(|sum| less(sum, other.pressure.unwrap_or(0.0)));
+    }
 }
 
 fn add(sum: &mut u32, more: u32) {
     *sum = sum.saturating_add(more);
+}
+
+fn subtract(sum: &mut u32, less: u32) {
+    *sum = sum.saturating_sub(less);
 }

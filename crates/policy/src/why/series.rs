@@ -1,4 +1,7 @@
 //! A bounded history: one step a second for five minutes, one of 10 s for an hour, one of 5 minutes for a day.
+//!
+//! What is usual is a sum over the hour, to which each step of 10 s is added and from which the one that leaves is taken: two steps, not 354. Once an hour
+//! it is summed again, because a count that has reached its limit, a rounded share or a largest value cannot be taken away.
 
 use std::collections::VecDeque;
 
@@ -6,6 +9,8 @@ use std::collections::VecDeque;
 pub const SECONDS: usize = 300;
 /// Steps of 10 seconds that are kept: an hour.
 pub const TENS: usize = 360;
+/// Seconds of those.
+const HOUR: u64 = 10 * TENS as u64;
 /// Steps of 5 minutes that are kept: a day.
 pub const FIVES: usize = 288;
 /// Steps of 10 seconds that are too new to be what is usual: an incident of the last minute must not be its own measure.
@@ -15,20 +20,23 @@ const TOO_NEW: usize = 6;
 pub trait Step: Clone + Default {
     /// Adds another step.
     fn merge(&mut self, other: &Self);
+
+    /// Takes away a step that was added. The largest values stay: what was the next largest is not known.
+    fn take_away(&mut self, other: &Self);
 }
 
 /// The history of one subject. It holds at most [`SECONDS`] + [`TENS`] + [`FIVES`] + 3 steps: 951.
 #[derive(Debug, Default)]
 pub struct Series<T> {
-    seconds: VecDeque<T>,
-    tens: VecDeque<T>,
-    fives: VecDeque<T>,
+    pub(super) seconds: VecDeque<T>,
+    pub(super) tens: VecDeque<T>,
+    pub(super) fives: VecDeque<T>,
     /// The steps that are not full yet.
-    ten: T,
-    five: T,
-    /// The hour before the last minute; merged with each step of 10 s, not with each question.
+    pub(super) ten: T,
+    pub(super) five: T,
+    /// The sum of the hour before the last minute. Largest values may be older.
     usual: T,
-    pushed: u64,
+    pub(super) pushed: u64,
 }
 
 impl<T: Step> Series<T> {
@@ -40,12 +48,37 @@ impl<T: Step> Series<T> {
         if self.pushed.is_multiple_of(10) {
             let ten = std::mem::take(&mut self.ten);
             self.five.merge(&ten);
-            push(&mut self.tens, ten, TENS);
-            let old = self.tens.len().saturating_sub(TOO_NEW);
-            self.usual = merged(self.tens.iter().take(old));
+            self.push_ten(ten);
         }
         if self.pushed.is_multiple_of(300) {
             push(&mut self.fives, std::mem::take(&mut self.five), FIVES);
+        }
+    }
+
+    /// The history that had these steps when it was saved.
+    pub(super) fn restored([seconds, tens, fives]: [VecDeque<T>; 3], ten: T, five: T, pushed: u64) -> Self {
+        let usual = usual(&tens);
+        Self { seconds, tens, fives, ten, five, usual, pushed }
+    }
+
+    /// How many steps it holds in memory.
+    pub(super) fn steps(&self) -> usize {
+        /// Those that are not full, and the sum.
+        const ALWAYS: usize = 3;
+        self.seconds.len() + self.tens.len() + self.fives.len() + ALWAYS
+    }
+
+    fn push_ten(&mut self, ten: T) {
+        if self.tens.len() == TENS
+            && let Some(oldest) = self.tens.pop_front()
+        {
+            self.usual.take_away(&oldest);
+        }
+        self.tens.push_back(ten);
+        if self.pushed.is_multiple_of(HOUR) {
+            self.usual = usual(&self.tens);
+        } else if let Some(old_enough) = self.tens.iter().rev().nth(TOO_NEW) {
+            self.usual.merge(old_enough);
         }
     }
 
@@ -70,7 +103,7 @@ impl<T: Step> Series<T> {
         self.fives.iter()
     }
 
-    /// What is usual: the hour before the last minute.
+    /// What is usual: the hour before the last minute. Only its counts and sums are of exactly that hour.
     #[must_use]
     pub fn usual(&self) -> &T {
         &self.usual
@@ -81,6 +114,11 @@ impl<T: Step> Series<T> {
     pub fn age(&self) -> u64 {
         self.pushed
     }
+}
+
+/// The sum of the steps of 10 s that are old enough.
+fn usual<T: Step>(tens: &VecDeque<T>) -> T {
+    merged(tens.iter().take(tens.len().saturating_sub(TOO_NEW)))
 }
 
 /// Keeps the last `most` of what came.

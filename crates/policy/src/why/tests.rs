@@ -57,20 +57,20 @@ fn worker(number: u32, generation: u64, mib: u64) -> WorkerSample {
     }
 }
 
-fn upstream(count: u32, each: Duration) -> UpstreamSample {
+pub(super) fn upstream(count: u32, each: Duration) -> UpstreamSample {
     let step = UpstreamStep { calls: times(count, each), in_flight: 1, ..UpstreamStep::default() };
     UpstreamSample { name: "search".into(), step, endpoints: 2, available: 2, open: false }
 }
 
 /// A healthy server of 5 minutes.
-fn after_a_history() -> Why {
+pub(super) fn after_a_history() -> Why {
     let mut why = Why::default();
     feed(&mut why, 300, |_, _| {});
     assert!(ids(&why).is_empty(), "{:?}", why.findings());
     why
 }
 
-fn feed(why: &mut Why, seconds: u32, change: impl Fn(&mut Sample, u32)) {
+pub(super) fn feed(why: &mut Why, seconds: u32, change: impl Fn(&mut Sample, u32)) {
     for second in 0..seconds {
         let mut sample = healthy();
         change(&mut sample, second);
@@ -78,7 +78,7 @@ fn feed(why: &mut Why, seconds: u32, change: impl Fn(&mut Sample, u32)) {
     }
 }
 
-fn ids(why: &Why) -> Vec<&'static str> {
+pub(super) fn ids(why: &Why) -> Vec<&'static str> {
     why.findings().iter().map(|finding| finding.rule.id).collect()
 }
 
@@ -346,6 +346,21 @@ fn memory_that_grows_at_each_look_is_named_and_caches_that_fill_are_not() {
     assert!(ids(&why).is_empty(), "{:?}", why.findings());
 }
 
+/// Less than a verdict takes, more than nothing.
+#[test]
+fn the_worker_that_has_grown_the_most_is_known_with_its_busiest_route() {
+    let mut why = after_a_history();
+    assert_eq!(why.apps()["shop"].growth(), None);
+    feed(&mut why, 200, |sample, second| {
+        sample.apps[0].workers[2] = worker(3, 1, 100 + u64::from(second.min(100)) / 5);
+        sample.apps[0].routes[1].step.times = times(30, MS(90));
+    });
+    assert!(ids(&why).is_empty(), "{:?}", why.findings());
+    let growth = why.apps()["shop"].growth().unwrap();
+    assert_eq!((growth.worker, growth.bytes), (3, 20 << 20));
+    assert_eq!((growth.over, growth.route.as_deref()), (Duration::from_secs(500), Some("/search/*")));
+}
+
 #[test]
 fn a_slow_leak_shows_within_the_hour() {
     let mut why = Why::default();
@@ -461,6 +476,10 @@ impl Step for Count {
     fn merge(&mut self, other: &Self) {
         self.0 += other.0;
     }
+
+    fn take_away(&mut self, other: &Self) {
+        self.0 -= other.0;
+    }
 }
 
 #[test]
@@ -471,6 +490,42 @@ fn histories_have_their_bounds() {
     assert_eq!((series.last_tens(usize::MAX).count(), series.fives().count()), (TENS, FIVES));
     assert_eq!((series.recent(10).0, series.usual().0), (10, (TENS as u32 - 6) * 10));
     assert!(series.fives().all(|step| step.0 == 300));
+}
+
+/// What is added and taken away step by step is what the steps of the hour sum up to.
+#[test]
+fn what_is_usual_is_the_hour_before_the_last_minute() {
+    for seconds in [9_u32, 10, 69, 70, 3_590, 3_600, 3_610, 9_999] {
+        let mut series = Series::<Count>::default();
+        (1..=seconds).for_each(|second| series.push(Count(second)));
+        let expected: u32 = series.last_tens(TENS).skip(6).map(|step| step.0).sum();
+        assert_eq!(series.usual().0, expected, "after {seconds} s");
+        assert_eq!(series.usual().0 > 0, seconds >= 70, "after {seconds} s");
+    }
+}
+
+/// A sum that has reached the limit of its type does not tell what was added.
+#[test]
+fn what_is_usual_recovers_from_counts_at_their_limit() {
+    let mut series = Series::<RouteStep>::default();
+    let step = |failed| RouteStep { failed, ..RouteStep::default() };
+    (0..60).for_each(|_| series.push(step(u32::MAX)));
+    (60..7_200).for_each(|_| series.push(step(1)));
+    assert_eq!(series.usual().failed, 3_540);
+}
+
+#[test]
+fn shares_are_never_negative() {
+    let mut sum =
+        MachineStep { pressure: Some(0.1), busy: 0.1, steal: 0.1, ours: 0.1, ..MachineStep::default() };
+    let more =
+        MachineStep { pressure: Some(0.2), busy: 0.2, steal: 0.2, ours: 0.2, ..MachineStep::default() };
+    sum.merge(&more);
+    // In binary fractions, 0.1 + 0.2 - 0.3 is not zero, and what is left is less than the next 0.3.
+    (0..2).for_each(|_| {
+        sum.take_away(&MachineStep { pressure: Some(0.3), busy: 0.3, steal: 0.3, ours: 0.3, ..more })
+    });
+    assert_eq!((sum.busy, sum.steal, sum.ours, sum.pressure), (0.0, 0.0, 0.0, Some(0.0)));
 }
 
 #[test]

@@ -36,6 +36,12 @@ impl Times {
         self.sum_us = self.sum_us.saturating_add(other.sum_us);
     }
 
+    /// Takes away those of a step that was added.
+    pub fn take_away(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(sum, less)| *sum = sum.saturating_sub(less));
+        self.sum_us = self.sum_us.saturating_sub(other.sum_us);
+    }
+
     /// How many.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -45,7 +45,7 @@ fn is_held_by_upstream(why: &Why, app: &AppHistory, causes: &[Finding]) -> bool 
     let slow = causes.iter().filter_map(|finding| why.upstreams.get(finding.subject.upstream.as_ref()?));
     slow.map(|upstream| upstream.series.recent(WINDOW)).any(|calls| {
         // Calls that fail at once hold nobody.
-        calls.in_flight > 0 && calls.in_flight * 2 >= held
+        calls.in_flight > 0 && calls.in_flight.saturating_mul(2) >= held
     })
 }
 
@@ -166,7 +166,7 @@ fn memory(name: &Arc<str>, app: &AppHistory, now: u64) -> Option<Finding> {
         worker.number,
         mib(growth.bytes),
         time(growth.over),
-        busiest(app)
+        app.busiest(growth.over).map_or(String::new(), |route| format!(", mostly during {route}"))
     );
     let figures = [("growth_bytes", growth.bytes as f64), ("seconds", growth.over.as_secs_f64())];
     Some(Finding::new(rule, Subject::app(name), evidence, &figures))
@@ -176,19 +176,6 @@ fn is_since_reload(app: &AppHistory, worker: &WorkerMemory, growth: Growth, now:
     let is_recent = app.reloaded.is_some_and(|at| now <= at + AFTER_RELOAD);
     let is_new = app.rate_before.is_some_and(|before| before * 4.0 < growth.rate());
     is_recent && is_new && worker.generation == app.generation
-}
-
-/// The route that most of the time of the last minute went to.
-fn busiest(app: &AppHistory) -> String {
-    let time_of = |series: &crate::why::Series<_>| {
-        let recent: crate::why::RouteStep = series.recent(60);
-        recent.times.sum_us
-    };
-    let most = app.routes.iter().map(|(route, series)| (route, time_of(series))).max_by_key(|(_, sum)| *sum);
-    match most {
-        Some((route, 1..)) if app.routes.len() > 1 => format!(", mostly during {route}"),
-        _ => String::new(),
-    }
 }
 
 fn boots(name: &Arc<str>, minute: &AppStep) -> Option<Finding> {
@@ -201,7 +188,7 @@ fn boots(name: &Arc<str>, minute: &AppStep) -> Option<Finding> {
 
 fn waits(name: &Arc<str>, minute: &AppStep) -> Option<Finding> {
     let (closes, expectations) = (minute.close_added, minute.expectations);
-    (closes + expectations > 0).then(|| {
+    (closes > 0 || expectations > 0).then(|| {
         let evidence = format!(
             "in the last minute {expectations} clients of {name} waited for `100 Continue`, {closes} for the connection to close"
         );

@@ -28,7 +28,7 @@ fn handshakes(name: &Arc<str>, history: &UpstreamHistory) -> Option<Finding> {
 fn ladder(name: &Arc<str>, history: &UpstreamHistory) -> Option<Finding> {
     let steps: Vec<u32> =
         history.series.last_tens(30).map(|step| step.lost).filter(|lost| *lost > 0).collect();
-    let lost: u32 = steps.iter().sum();
+    let lost = steps.iter().copied().fold(0, u32::saturating_add);
     (steps.len() >= 3).then(|| {
         let evidence = format!(
             "{lost} calls to upstream \"{name}\" were lost in 5 minutes on kept connections that it had closed"
