@@ -271,6 +271,34 @@ fn the_page_asks_for_the_token_and_keeps_it_in_its_tab() {
 }
 
 #[test]
+fn a_click_shows_the_stack_of_a_worker() {
+    let server = start(&format!("bind = \"127.0.0.1:0\"\ntoken = \"{TOKEN}\""));
+    let mut clients: Vec<_> = (0..2).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.send(get("/sleep?ms=200000"));
+    }
+    admin::wait_for_status(&server, "both workers are at work", |status| {
+        let is_busy = |worker: &Value| worker["active_requests"][0]["route"] == "/*";
+        status["workers"].as_array().is_some_and(|workers| workers.iter().all(is_busy))
+    });
+    let mark = server.mark();
+    let seen = visit(&server, "stack", &[TOKEN]);
+    let asked = json!({ "why": "The stack of a worker needs it.", "dialog": false, "shown": true });
+    assert_eq!(seen["asked"], asked, "{seen:#}");
+    assert_eq!((&seen["wrong"], &seen["form"], &seen["again"]), (&json!(false), &json!(false), &json!(true)));
+    let stack = seen["stack"].as_str().expect("a text");
+    assert!(stack.contains("wsgi_app.py") && stack.lines().count() > 2, "{stack}");
+    server.wait_for_log_after(mark, "wsgi_app.py", BOUND);
+}
+
+#[test]
+fn without_a_token_there_is_no_stack_in_a_browser() {
+    let server = start(LOCAL);
+    let seen = visit(&server, "refused", &[]);
+    assert!(seen.as_str().is_some_and(|text| text.contains("admin.token")), "{seen:#}");
+}
+
+#[test]
 fn a_telephone_needs_no_sideways_scrolling() {
     let server = start(LOCAL);
     let seen = visit(&server, "narrow", &[]);
@@ -305,7 +333,9 @@ fn everything_is_reached_by_keys() {
     is("as configured", json!(["1000", "PID", null, "1 to 50 of 120"]));
     is("closed", json!([false, true]));
     is("help", json!([true, true]));
-    assert_eq!(seen["a second before"][0], "1.0s ago", "{seen:#}");
+    let moment = seen["a second before"][0].as_str().expect("a text");
+    let value = seen["a second before"][1].as_str().expect("a text");
+    assert_eq!(moment, format!("1.0s ago: requests {value}"), "{seen:#}");
     assert_eq!(seen["now"][0], "", "{seen:#}");
     assert_ne!(seen["a second before"][1], seen["now"][1], "{seen:#}");
     assert_eq!(seen["worker"][0], true, "{seen:#}");

@@ -1,6 +1,7 @@
 //! `[admin]`: health, metrics and status over HTTP, on a thread of its own, so that a data plane that is stuck or a control thread that is busy does not
 //! keep it from saying so. The same driver and limits as for clients; nothing it serves touches the path of their requests.
 
+mod actions;
 mod events;
 mod exposition;
 mod guard;
@@ -29,8 +30,7 @@ use keepwarm_serve::{
     ConnectionLimits, Exchange, Frontend, Handler, ListenerContext, OpenConnections, Refusal, Request,
     StopListening, respond_with_error,
 };
-use serde_json::json;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use self::exposition::Format;
 use self::guard::{Guard, Operation};
@@ -338,7 +338,7 @@ fn resource(request: &Request) -> Option<(Resource, Operation)> {
 }
 
 /// The paths beside those of the page, and what each does.
-const PATHS: [(&str, Operation); 8] = [
+const PATHS: [(&str, Operation); 9] = [
     ("/", Operation::Read),
     ("/livez", Operation::Read),
     ("/readyz", Operation::Read),
@@ -347,6 +347,7 @@ const PATHS: [(&str, Operation); 8] = [
     ("/events", Operation::Read),
     ("/stats", Operation::Read),
     ("/reload", Operation::Write),
+    ("/stack", Operation::Write),
 ];
 
 impl AdminService {
@@ -369,23 +370,8 @@ impl AdminService {
                 )
             }
             "/reload" => self.reload(wants_json).await,
+            "/stack" => self.stack(request, wants_json).await,
             _ => Response::new(200, TEXT, INDEX.to_owned()),
-        }
-    }
-
-    async fn reload(&self, wants_json: bool) -> Response {
-        let (reply, outcome) = oneshot::channel();
-        let _ = self.reloads.send(reply);
-        let (status, ok, message) = match outcome.await {
-            Ok(Ok(message)) => (200, true, message),
-            Ok(Err(message)) => {
-                (500, false, format!("reload failed; the previous configuration stays active.\n{message}"))
-            }
-            Err(_) => (503, false, "Keepwarm is stopping.".to_owned()),
-        };
-        match wants_json {
-            true => Response::json(status, &json!({ "ok": ok, "message": message })),
-            false => Response::new(status, TEXT, format!("{message}\n")),
         }
     }
 }
@@ -400,4 +386,5 @@ GET  /status   apps, workers and listeners as JSON
 GET  /events   the same and more each second, as server-sent events
 GET  /stats    a Ruby app in the format of Puma's `stats`; ?app=NAME if there are several
 POST /reload   same as `keepwarm reload`; over a Unix socket, or with the token
+POST /stack    stacks of a worker, ?worker=APP/NUMBER; over a Unix socket, or with the token
 ";

@@ -52,31 +52,48 @@ fn tame(text: &str) -> String {
 
 /// Responds to `stack WORKER`.
 pub(crate) async fn respond(view: &View, worker: &str) -> Value {
-    let refused = |message: String| json!({ "ok": false, "message": message });
+    match print(view, worker).await {
+        Ok(printed) => json!({ "ok": true, "pid": printed.pid, "stack": printed.text }),
+        Err(StackError::UnknownWorker(message) | StackError::NoStack(message)) => {
+            json!({ "ok": false, "message": message })
+        }
+    }
+}
+
+/// What a worker has printed.
+#[derive(Debug)]
+pub(crate) struct PrintedStack {
+    pub(crate) pid: u32,
+    pub(crate) text: String,
+}
+
+/// Why there is no stack, in words.
+#[derive(Debug)]
+pub(crate) enum StackError {
+    UnknownWorker(String),
+    NoStack(String),
+}
+
+/// Has a worker print its stacks: `APP/NUMBER` or a process id.
+pub(crate) async fn print(view: &View, worker: &str) -> Result<PrintedStack, StackError> {
     let snapshot = view.supervisor.snapshot().await;
-    let found = match find(&snapshot, worker) {
-        Ok(found) => found,
-        Err(message) => return refused(message),
-    };
+    let found = find(&snapshot, worker).map_err(StackError::UnknownWorker)?;
     let name = format!("worker {}/{}", found.app, found.number);
     let Some(pid) = found.pid else {
-        return refused(format!("{name} has no process: it is {}", found.state));
+        return Err(StackError::NoStack(format!("{name} has no process: it is {}", found.state)));
     };
+    let refused = |why: &str| Err(StackError::NoStack(format!("{name} (process {pid}) {why}")));
     if !catches_quit(pid) {
-        return refused(format!(
-            "{name} (process {pid}) cannot print its stack: it has no handler for SIGQUIT, which would kill it"
-        ));
+        return refused("cannot print its stack: it has no handler for SIGQUIT, which would kill it");
     }
     match view.supervisor.stack(pid).await {
         Some(printed) if !printed.is_empty() => {
-            json!({ "ok": true, "pid": pid, "stack": String::from_utf8_lossy(&printed) })
+            Ok(PrintedStack { pid, text: String::from_utf8_lossy(&printed).into_owned() })
         }
-        Some(_) => refused(format!(
-            "{name} (process {pid}) printed no stack in time; what it prints later is in the log"
-        )),
-        None => refused(format!(
-            "{name} (process {pid}) cannot print its stack: it has just exited, or SIGQUIT would stop it, as it stops a php-fpm"
-        )),
+        Some(_) => refused("printed no stack in time; what it prints later is in the log"),
+        None => refused(
+            "cannot print its stack: it has just exited, or SIGQUIT would stop it, as it stops a php-fpm",
+        ),
     }
 }
 

@@ -33,7 +33,7 @@ globalThis.until = (test, step) => new Promise((done, fail) => {
 globalThis.$ = (selector) => document.querySelector(selector);
 globalThis.texts = (selector) => [...document.querySelectorAll(selector)].map((each) => each.textContent);
 globalThis.rows = () => [...document.querySelectorAll("#rows tr")].map((row) => [...row.children].map((cell) => cell.textContent));
-globalThis.isShown = () => !$("#shown").hidden && $("#about").textContent !== "";
+globalThis.isShown = () => $("#about").textContent.includes("generation");
 """
 
 # In place of the stream: `push(snapshot)` resolves when the page has drawn it.
@@ -232,6 +232,27 @@ def token(page, address, right):
     return {**result, "violations": violations}
 
 
+def stack(page, address, token):
+    """A worker's stack at a click: the page asks for the token, of which it had no need before."""
+    opened(page, address)
+    enter = '$("#token-text").value = arguments[0]; $("#token button").click();'
+    page.run('await until(isShown, "a snapshot"); $("#tab-workers").click(); $("#rows button").click(); $("#stack-button").click()')
+    return {
+        "asked": page.run('await until(() => !$("#token").hidden, "the form"); return { why: $("#token-why").textContent, dialog: $("#worker").open, shown: !$("#shown").hidden }'),
+        # The form stays while snapshots come.
+        "wrong": page.run(f'{enter} await until(() => $("#token-why").textContent.includes("not accepted"), "a refusal"); const about = $("#about").textContent; await until(() => $("#about").textContent !== about, "another snapshot"); return $("#token").hidden', "wrong-0123456789abcdef"),
+        "stack": page.run(f'{enter} await until(() => !$("#stack-text").hidden, "a stack"); return $("#stack-text").textContent', token),
+        "form": page.run('return !$("#token").hidden'),
+        "again": page.run('$("#worker").close(); $("#rows button").click(); const isEmpty = $("#stack-text").hidden; $("#stack-button").click(); await until(() => !$("#stack-text").hidden, "a stack"); return isEmpty'),
+    }
+
+
+def refused(page, address):
+    """Without a token in the configuration there is no stack."""
+    opened(page, address)
+    return page.run('await until(isShown, "a snapshot"); $("#tab-workers").click(); $("#rows button").click(); $("#stack-button").click(); return await until(() => !$("#stack-error").hidden && $("#stack-error").textContent, "an error")')
+
+
 def narrow(page, address):
     """A telephone: nothing is wider than it."""
     page.command("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=2, mobile=True)
@@ -410,7 +431,7 @@ def take(page, folder):
                 (folder / f"{scheme}-{size}-{name}.png").write_bytes(base64.b64decode(data))
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, token, narrow, keyboard, lost, many, pictures)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, token, stack, refused, narrow, keyboard, lost, many, pictures)}
 
 
 def main():

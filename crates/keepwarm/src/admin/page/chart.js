@@ -59,7 +59,11 @@ export class Charts {
     this.#chosen = seconds;
     this.#draw();
     const at = this.#points === null ? null : this.#indexOf(seconds);
-    this.#onMoment(at === null ? "" : `${time(Math.round(this.#points.times.at(-1) - this.#points.times[at]))} ago`);
+    if (at === null) return this.#onMoment("");
+    const ago = time(Math.round(this.#points.times.at(-1) - this.#points.times[at]));
+    // A screen reader has no other way to the values of the chart that has the focus.
+    const focused = this.#charts.find((chart) => chart.figure === document.activeElement);
+    this.#onMoment(`${ago} ago${focused === undefined ? "" : `: ${focused.shown}`}`);
   }
 
   #handlePointer(event) {
@@ -79,6 +83,8 @@ export class Charts {
 }
 
 class Chart {
+  /** The values that are written, in words. */
+  shown = "";
   #about;
   #svg = svg("svg", { role: "img", height: HEIGHT });
   #grid = svg("path", { class: "grid" });
@@ -131,8 +137,8 @@ class Chart {
     set(this.#cursor, "d", chosen === null ? "" : `M${x(chosen).toFixed(1)} ${TOP}V${HEIGHT - BOTTOM}`);
     const shown = all.map((values) => shownValue(values.at(chosen ?? -1), unit));
     this.#values.forEach((place, at) => write(place, shown[at]));
-    const named = lines.map(([, label], at) => `${label} ${shown[at]}`).join(", ");
-    set(this.#svg, "aria-label", `${this.#about.title}: ${named}; highest ${unit(highest)}`);
+    this.shown = lines.map(([, label], at) => `${label} ${shown[at]}`).join(", ");
+    set(this.#svg, "aria-label", `${this.#about.title}: ${this.shown}; highest ${unit(highest)}`);
   }
 }
 

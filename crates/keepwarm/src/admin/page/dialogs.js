@@ -1,21 +1,33 @@
 // What opens above the page: a worker, and the help.
 
-import { size, time, words } from "./format.js";
+import { lines, size, time, words } from "./format.js";
 import { findWorker, LISTS, stateOf, workerName } from "./lists.js";
 import { setText } from "./table.js";
 
 const element = (id) => document.getElementById(id);
 
-/** One worker: its facts, and the requests that it holds. */
+/** One worker: its facts, the requests that it holds, and its stack. */
 export class WorkerDialog {
   #key = null;
+  #pid = null;
   #dialog = element("worker");
+  #request;
+  #askToken;
+
+  /** `request(path, options)` sends a request; `askToken(sentence, then)` asks for the token first. */
+  constructor(request, askToken) {
+    this.#request = request;
+    this.#askToken = askToken;
+    element("stack-button").addEventListener("click", () => this.#showStack());
+  }
 
   open(key, snapshot) {
-    this.#key = key;
     const worker = findWorker(snapshot, key);
     // It has gone since the list was drawn.
     if (worker === undefined) return;
+    this.#key = key;
+    this.#pid = worker.pid;
+    this.#writeStack("", "");
     element("worker-facts").replaceChildren();
     setText(element("worker-name"), `Worker ${workerName(worker)}`);
     this.update(snapshot);
@@ -27,6 +39,38 @@ export class WorkerDialog {
     const worker = findWorker(snapshot, this.#key);
     writeFacts(element("worker-facts"), worker === undefined ? [["State", "gone"]] : factsOf(worker));
     writeItems(element("worker-requests"), worker?.active_requests.map(requestLine) ?? [], "none");
+  }
+
+  async #showStack() {
+    const key = this.#key;
+    this.#writeStack("", "");
+    const printed = await this.#printedStack();
+    if (key !== this.#key || !this.#dialog.open) return;
+    if (!printed.needsToken) return this.#writeStack(printed.stack ?? "", printed.detail ?? "");
+    this.#dialog.close();
+    this.#askToken("The stack of a worker needs it.", () => {
+      this.#dialog.showModal();
+      this.#showStack();
+    });
+  }
+
+  async #printedStack() {
+    // By its process: during a reload two workers have the same number.
+    const path = `/stack?worker=${encodeURIComponent(this.#pid ?? "")}`;
+    try {
+      const response = await this.#request(path, { method: "POST" });
+      const printed = await response.json();
+      return { ...printed, needsToken: printed.reason === "no_token" };
+    } catch {
+      return { detail: "no connection to the process" };
+    }
+  }
+
+  #writeStack(stack, error) {
+    for (const [id, text] of [["stack-text", lines(stack)], ["stack-error", words(error)]]) {
+      setText(element(id), text);
+      element(id).hidden = text === "";
+    }
   }
 }
 

@@ -7,6 +7,11 @@ export function words(value) {
   return value === null || value === undefined ? "-" : String(value).toWellFormed().replace(HARMFUL, "?");
 }
 
+/** Text of several lines. */
+export function lines(text) {
+  return text.replaceAll("\t", "    ").split("\n").map(words).join("\n");
+}
+
 /** Seconds as `12ms`, `3.2s`, `5m12s`, `3h07m`, `2d04h`. */
 export function time(seconds) {
   if (typeof seconds !== "number") return "-";

@@ -6,7 +6,7 @@ import { openHelp, WorkerDialog } from "./dialogs.js";
 import { time, words } from "./format.js";
 import { ALL, History } from "./history.js";
 import { LISTS } from "./lists.js";
-import { Stream } from "./stream.js";
+import { REJECTED, Stream } from "./stream.js";
 import { setText, Table } from "./table.js";
 import { Verdict } from "./verdict.js";
 
@@ -16,11 +16,13 @@ let snapshot = null;
 let list = LISTS.find(({ id }) => `#${id}` === location.hash) ?? LISTS[0];
 let app = ALL;
 let apps = null;
+/** What needs the token beside the stream: done once it is there. */
+let afterToken = null;
 
 const history = new History();
 const charts = new Charts(element("charts"), (moment) => setText(element("moment"), moment));
 const verdict = new Verdict(element("verdict"), chooseApp);
-const worker = new WorkerDialog();
+const worker = new WorkerDialog((path, options) => stream.request(path, options), askToken);
 const table = new Table((open) => (open.app !== undefined ? chooseApp(open.app) : worker.open(open.worker, snapshot)));
 
 element("tabs").append(...LISTS.map(newTab));
@@ -35,7 +37,7 @@ const stream = new Stream({ onSnapshot, onOutage, onToken });
 function onSnapshot(next) {
   snapshot = next;
   history.add(next);
-  element("token").hidden = true;
+  element("token").hidden = afterToken === null;
   element("shown").hidden = false;
   draw();
 }
@@ -135,13 +137,30 @@ function handleToken(event) {
   const token = element("token-text").value;
   element("token-text").value = "";
   // What a field of HTTP cannot have.
-  if (!/^[\x21-\x7e]+$/.test(token)) return onToken("A browser can only send a token of letters, digits and signs of ASCII.");
+  if (!/^[\x21-\x7e]+$/.test(token)) return showToken("A browser can only send a token of letters, digits and signs of ASCII.");
   stream.setToken(token);
+  const then = afterToken;
+  afterToken = null;
+  if (then === null) return;
+  element("token").hidden = true;
+  then();
 }
 
+/** The stream needs the token. */
 function onToken(sentence) {
-  setText(element("token-why"), sentence);
   element("shown").hidden = true;
+  setText(element("about"), "");
+  showToken(sentence);
+}
+
+/** A change needs the token, of which the stream has no need. */
+function askToken(sentence, then) {
+  afterToken = then;
+  showToken(stream.forgetToken() ? REJECTED : sentence);
+}
+
+function showToken(sentence) {
+  setText(element("token-why"), sentence);
   if (element("token").hidden) {
     element("token").hidden = false;
     element("token-text").focus();

@@ -6,6 +6,7 @@ const SILENT = 5000;
 // A stream costs the process a snapshot a second: a tab that nobody has looked at for this long has none.
 const HIDDEN = 300_000;
 const TOKEN = "keepwarm-token";
+export const REJECTED = "This token is not accepted.";
 
 /**
  * Calls `onSnapshot(snapshot)`, `onOutage(sentence, since)` (`null` when there is none), and `onToken(sentence)` where it needs
@@ -15,7 +16,8 @@ export class Stream {
   #events;
   #wake = () => {};
   #abort = null;
-  #last = null;
+  /** When the last snapshot came; before the first, since when it is waited for; `null`: it is not. */
+  #last = Date.now();
   #outage = null;
   #isPaused = false;
 
@@ -37,7 +39,15 @@ export class Stream {
 
   setToken(token) {
     sessionStorage.setItem(TOKEN, token);
+    this.#last ??= Date.now();
     this.#wake();
+  }
+
+  /** Removes a token that was rejected. Returns whether there was one. */
+  forgetToken() {
+    const wasWrong = sessionStorage.getItem(TOKEN) !== null;
+    sessionStorage.removeItem(TOKEN);
+    return wasWrong;
   }
 
   /** A request with the token, if there is one. Throws what `fetch` throws: also for a token that no field can have. */
@@ -51,11 +61,12 @@ export class Stream {
     for (;;) {
       if (this.#isPaused) await this.#sleep();
       const refused = await this.#read().catch((error) => ({ sentence: sentenceOf(error) }));
+      this.#abort.abort();
       if (refused?.needsToken) {
-        const wasWrong = sessionStorage.getItem(TOKEN) !== null;
-        sessionStorage.removeItem(TOKEN);
+        const wasWrong = this.forgetToken();
+        this.#last = null;
         this.#setOutage(null);
-        this.#events.onToken(wasWrong ? "This token is not accepted." : "The address of this page needs it.");
+        this.#events.onToken(wasWrong ? REJECTED : "The address of this page needs it.");
         await this.#sleep();
       } else if (!this.#isPaused) {
         this.#setOutage(refused?.sentence ?? "the stream has ended");
@@ -93,8 +104,14 @@ export class Stream {
 
   #handleSnapshot(snapshot) {
     this.#last = Date.now();
-    this.#setOutage(null);
-    this.#events.onSnapshot(snapshot);
+    try {
+      this.#events.onSnapshot(snapshot);
+      this.#setOutage(null);
+    } catch (error) {
+      // After an upgrade, the snapshots may be those of another version than this page is of.
+      console.error(error);
+      this.#setOutage("this page cannot show the snapshots; reload it");
+    }
   }
 
   #watch() {
