@@ -82,7 +82,8 @@ globalThis.makeSnapshot = (apps, workers, endpoints, text = (name) => name) => {
         status: {
             version: text("0.1.0"), pid: 4117, started: "2027-01-01T00:00:00.000Z", uptime_seconds: 1000, ready: true, generation: 1, open_connections: 5, maintenance: [],
             apps: each(apps, (at) => ({ name: app(at), about: null, failed: at === 1 ? text("worker 1 exited") : null, server: null, generation: 1,
-                workers: { serving: 2, target: 2 }, queue: at % 3, requests: requests(), recycles: {}, deaths: {},
+                workers: { serving: 2, target: 2 }, queue: at % 3, waiting_requests: each(at % 3, (one) => ({ request_id: text(`waiting${at}.${one}`), method: text("GET"), route: text("/queue/*"), seconds: one })),
+                requests: requests(), recycles: {}, deaths: {},
                 last_death: { worker: 1, kind: "exit", reason: text("exited with status 1"), seconds_ago: 5 } })),
             workers: each(workers, (at) => ({ app: app(at % apps), number: 1 + Math.floor(at / apps), pid: 1000 + at, generation: 1, state: text("ready"), state_seconds: 5,
                 age_seconds: 50, requests: 5, restarts: 0, memory: { own_bytes: 4e7 + at, shared_bytes: 1e7 }, recycle_reason: at === 2 ? text("age") : null,

@@ -52,14 +52,18 @@ export const LISTS = [
   {
     id: "requests",
     title: "Requests",
-    firstOrder: 2,
+    firstOrder: 3,
     columns: [
-      ["REQUEST", "id of a request that a worker holds, as in the logs"],
+      ["REQUEST", "id, as in the logs"],
       ["DOING", "its method, and the pattern of its route"],
-      ["FOR", "how long the worker has had it; -: it waits there behind another", NUMBER],
-      ["WORKER", "worker that holds it"],
+      ["PHASE", "queue (waits for a worker; the first 20 of an app), waits (at a worker, behind another) or app"],
+      ["FOR", "how long the worker has worked on it, or it has been in the queue", NUMBER],
+      ["WORKER", "worker that holds it, or the app in whose queue it is"],
     ],
-    rows: (snapshot) => snapshot.status.workers.flatMap((worker) => worker.active_requests.map((one) => requestRow(one, worker))),
+    rows: ({ status }) => [
+      ...status.workers.flatMap((worker) => worker.active_requests.map((request) => requestRow(request, worker))),
+      ...status.apps.flatMap((app) => app.waiting_requests.map((request) => waitingRow(request, app))),
+    ],
   },
   {
     id: "routes",
@@ -182,13 +186,19 @@ export function findWorker(snapshot, key) {
 }
 
 function requestRow(request, worker) {
-  const cells = [
-    name(request.request_id),
-    text(`${words(request.method)} ${words(request.route)}`),
-    number(request.seconds, time),
-    text(workerName(worker)),
-  ];
+  const cells = requestCells(request, request.seconds === null ? "waits" : "app", workerName(worker));
   return { key: request.request_id, cells, app: worker.app, open: { worker: workerKey(worker) } };
+}
+
+function waitingRow(request, app) {
+  const cells = requestCells(request, "queue", words(app.name));
+  // Not the row that it has at a worker later, which can be opened.
+  return { key: `queue ${request.request_id}`, cells, app: app.name };
+}
+
+function requestCells(request, phase, worker) {
+  const doing = `${words(request.method)} ${words(request.route)}`;
+  return [name(request.request_id), text(doing), text(phase), number(request.seconds, time), text(worker)];
 }
 
 function routeRow(route) {
