@@ -285,12 +285,28 @@ fn a_click_shows_the_stack_of_a_worker() {
     });
     let mark = server.mark();
     let seen = visit(&server, "stack", &[TOKEN]);
-    let asked = json!({ "why": "The stack of a worker needs it.", "dialog": false, "shown": true });
+    let asked = json!({ "why": "Changes need it.", "dialog": false, "shown": true });
     assert_eq!(seen["asked"], asked, "{seen:#}");
     assert_eq!((&seen["wrong"], &seen["form"], &seen["again"]), (&json!(false), &json!(false), &json!(true)));
     let stack = seen["stack"].as_str().expect("a text");
     assert!(stack.contains("wsgi_app.py") && stack.lines().count() > 2, "{stack}");
     server.wait_for_log_after(mark, "wsgi_app.py", BOUND);
+}
+
+#[test]
+fn a_reload_is_confirmed_and_its_outcome_shown() {
+    let server = start(&format!("bind = \"127.0.0.1:0\"\ntoken = \"{TOKEN}\""));
+    let file = server.folder().join("keepwarm.toml");
+    let seen = visit(&server, "reload", &[TOKEN, file.to_str().expect("UTF-8")]);
+    assert_eq!(seen["first"], json!([true, "Close", 1]), "a key pressed by mistake closes it: {seen:#}");
+    assert_eq!(seen["cancelled"], json!([false, 1]), "{seen:#}");
+    assert_eq!(seen["asked"], json!([false, false]), "{seen:#}");
+    assert!(seen["done"].as_str().is_some_and(|text| text.contains("generation 2")), "{seen:#}");
+    assert_eq!(seen["after"], 2, "{seen:#}");
+    let broken = seen["broken"].as_str().expect("a text");
+    assert!(broken.starts_with("reload failed; the previous configuration stays active."), "{broken}");
+    assert!(broken.lines().count() > 2 && broken.contains("keepwarm.toml:"), "{broken}");
+    assert_eq!(seen["images"], 0, "{seen:#}");
 }
 
 #[test]

@@ -248,6 +248,28 @@ def stack(page, address, token):
     }
 
 
+def reload(page, address, token, configuration):
+    """Asks first; then the token; then the outcome, of a good and of a broken configuration."""
+    opened(page, address)
+    file = pathlib.Path(configuration)
+    generation = 'const generation = () => Number($("#about").textContent.split("generation ")[1]);'
+    outcome = 'await until(() => !$("#reload-outcome").hidden, "an outcome"); return $("#reload-outcome").textContent'
+    result = {
+        "first": page.run(f'await until(isShown, "a snapshot"); {generation} $("#reload-button").click(); return [$("#reload").open, document.activeElement.textContent, generation()]'),
+    }
+    press(page, "Escape")
+    result["cancelled"] = page.run(f'{generation} const about = $("#about").textContent; await until(() => $("#about").textContent !== about, "another snapshot"); return [$("#reload").open, generation()]')
+    result["asked"] = page.run('$("#reload-button").click(); $("#reload-confirm").click(); await until(() => !$("#token").hidden, "the form"); return [$("#reload").open, $("#shown").hidden]')
+    result["done"] = page.run(f'$("#token-text").value = arguments[0]; $("#token button").click(); {outcome}', token)
+    result["after"] = page.run(f'{generation} return await until(() => generation() > 1 && generation(), "the next generation")')
+    text = file.read_text()
+    file.write_text(text + "\n[app.<img src=x onerror=alert(1)>]\n")
+    result["broken"] = page.run(f'$("#reload-confirm").click(); await until(() => $("#reload-outcome").textContent.includes("failed"), "a failure"); {outcome}')
+    file.write_text(text)
+    result["images"] = page.run('return document.querySelectorAll("img").length')
+    return result
+
+
 def refused(page, address):
     """Without a token in the configuration there is no stack."""
     opened(page, address)
@@ -432,7 +454,7 @@ def take(page, folder):
                 (folder / f"{scheme}-{size}-{name}.png").write_bytes(base64.b64decode(data))
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, token, stack, refused, narrow, keyboard, lost, many, pictures)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, token, stack, reload, refused, narrow, keyboard, lost, many, pictures)}
 
 
 def main():

@@ -30,7 +30,8 @@ static DOCUMENT: PageFile =
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-static FILES: [PageFile; 11] = files! {
+static FILES: [PageFile; 12] = files! {
+    "changes.js": SCRIPT,
     "chart.js": SCRIPT,
     "dialogs.js": SCRIPT,
     "format.js": SCRIPT,

@@ -1,4 +1,4 @@
-// What opens above the page: a worker, and the help.
+// What opens above the page: a worker, a reload, and the help.
 
 import { lines, size, time, words } from "./format.js";
 import { findWorker, LISTS, stateOf, workerName } from "./lists.js";
@@ -11,13 +11,10 @@ export class WorkerDialog {
   #key = null;
   #pid = null;
   #dialog = element("worker");
-  #request;
-  #askToken;
+  #changes;
 
-  /** `request(path, options)` sends a request; `askToken(sentence, then)` asks for the token first. */
-  constructor(request, askToken) {
-    this.#request = request;
-    this.#askToken = askToken;
+  constructor(changes) {
+    this.#changes = changes;
     element("stack-button").addEventListener("click", () => this.#showStack());
   }
 
@@ -30,12 +27,12 @@ export class WorkerDialog {
     this.#writeStack("", "");
     element("worker-facts").replaceChildren();
     setText(element("worker-name"), `Worker ${workerName(worker)}`);
-    this.update(snapshot);
     this.#dialog.showModal();
+    this.update(snapshot);
   }
 
   update(snapshot) {
-    if (this.#key === null) return;
+    if (!this.#dialog.open) return;
     const worker = findWorker(snapshot, this.#key);
     writeFacts(element("worker-facts"), worker === undefined ? [["State", "gone"]] : factsOf(worker));
     writeItems(element("worker-requests"), worker?.active_requests.map(requestLine) ?? [], "none");
@@ -44,26 +41,10 @@ export class WorkerDialog {
   async #showStack() {
     const key = this.#key;
     this.#writeStack("", "");
-    const printed = await this.#printedStack();
-    if (key !== this.#key || !this.#dialog.open) return;
-    if (!printed.needsToken) return this.#writeStack(printed.stack ?? "", printed.detail ?? "");
-    this.#dialog.close();
-    this.#askToken("The stack of a worker needs it.", () => {
-      this.#dialog.showModal();
-      this.#showStack();
-    });
-  }
-
-  async #printedStack() {
     // By its process: during a reload two workers have the same number.
     const path = `/stack?worker=${encodeURIComponent(this.#pid ?? "")}`;
-    try {
-      const response = await this.#request(path, { method: "POST" });
-      const printed = await response.json();
-      return { ...printed, needsToken: printed.reason === "no_token" };
-    } catch {
-      return { detail: "no connection to the process" };
-    }
+    const printed = await this.#changes.post(path, this.#dialog, () => this.#showStack());
+    if (printed !== null && key === this.#key) this.#writeStack(printed.stack ?? "", printed.detail ?? "");
   }
 
   #writeStack(stack, error) {
@@ -104,6 +85,37 @@ function writeItems(list, texts, none) {
   while (list.children.length > shown.length) list.lastElementChild.remove();
   while (list.children.length < shown.length) list.append(document.createElement("li"));
   shown.forEach((text, at) => setText(list.children[at], text));
+}
+
+/** Asks before it reloads, and shows what came of it. */
+export class ReloadDialog {
+  #dialog = element("reload");
+  #changes;
+
+  constructor(changes) {
+    this.#changes = changes;
+    element("reload-button").addEventListener("click", () => this.#open());
+    element("reload-confirm").addEventListener("click", () => this.#reload());
+  }
+
+  #open() {
+    this.#write("");
+    this.#dialog.showModal();
+  }
+
+  async #reload() {
+    // A second one would wait for the first.
+    if (!element("reload-busy").hidden) return;
+    this.#write("", true);
+    const outcome = await this.#changes.post("/reload", this.#dialog, () => this.#reload());
+    this.#write(outcome === null ? "" : (outcome.message ?? outcome.detail ?? ""));
+  }
+
+  #write(outcome, isBusy = false) {
+    element("reload-busy").hidden = !isBusy;
+    element("reload-outcome").hidden = outcome === "";
+    setText(element("reload-outcome"), lines(outcome));
+  }
 }
 
 /** Keys and columns. */

@@ -1,8 +1,9 @@
 // The page: what is chosen on it, and where each snapshot goes. Text goes into the document as text only; the response's
 // Content-Security-Policy refuses anything else.
 
+import { Changes } from "./changes.js";
 import { Charts } from "./chart.js";
-import { openHelp, WorkerDialog } from "./dialogs.js";
+import { openHelp, ReloadDialog, WorkerDialog } from "./dialogs.js";
 import { time, words } from "./format.js";
 import { ALL, History } from "./history.js";
 import { LISTS } from "./lists.js";
@@ -22,7 +23,9 @@ let afterToken = null;
 const history = new History();
 const charts = new Charts(element("charts"), (moment) => setText(element("moment"), moment));
 const verdict = new Verdict(element("verdict"), chooseApp);
-const worker = new WorkerDialog((path, options) => stream.request(path, options), askToken);
+const changes = new Changes((path, options) => stream.request(path, options), askToken);
+const worker = new WorkerDialog(changes);
+new ReloadDialog(changes);
 const table = new Table((open) => (open.app !== undefined ? chooseApp(open.app) : worker.open(open.worker, snapshot)));
 
 element("tabs").append(...LISTS.map(newTab));
@@ -154,9 +157,9 @@ function onToken(sentence) {
 }
 
 /** A change needs the token, of which the stream has no need. */
-function askToken(sentence, then) {
+function askToken(then) {
   afterToken = then;
-  showToken(stream.forgetToken() ? REJECTED : sentence);
+  showToken(stream.forgetToken() ? REJECTED : "Changes need it.");
 }
 
 function showToken(sentence) {
