@@ -153,6 +153,20 @@ fn a_link_elsewhere_leads_to_the_page_and_to_nothing_else() {
     assert_eq!(ask(&server, "/", &origin).status, 403);
 }
 
+/// The same in a browser, which alone knows what it sends.
+#[test]
+fn a_browser_follows_a_link_and_gives_other_sites_nothing() {
+    let server = start(LOCAL);
+    // Another site than that of 127.0.0.1.
+    let elsewhere = format!("http://localhost:{}/pong", server.address().port());
+    let seen = visit(&server, "linked", &[&elsewhere]);
+    assert_eq!(seen["framed"], json!([403]), "{seen:#}");
+    let taken = json!({ "isReadable": false, "status": "failed", "opaque": 0, "reload": 0 });
+    assert_eq!(seen["taken"], taken, "{seen:#}");
+    assert_quiet(&seen);
+    assert_eq!(admin::status(&server)["generation"], 1, "nothing was reloaded");
+}
+
 /// The page is what asks for the token, so it is served without one, and under any name.
 #[test]
 fn the_page_needs_no_token_and_its_data_do() {

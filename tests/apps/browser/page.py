@@ -233,6 +233,34 @@ def token(page, address, right):
     return {**result, "violations": violations}
 
 
+def linked(page, address, elsewhere):
+    """From a page of another site: a link leads to the page; a frame around it, and its data, stay empty."""
+    seen = Seen(page)
+    page.open(elsewhere)
+    taken = page.run("""
+        const frame = document.createElement("iframe");
+        frame.src = arguments[0];
+        const loaded = new Promise((done) => { frame.onload = done; });
+        document.body.append(frame);
+        await loaded;
+        let isReadable = false;
+        try { isReadable = frame.contentDocument !== null && frame.contentDocument.querySelector("#shown") !== null; } catch {}
+        const fetched = (path, options) => fetch(arguments[0] + path, options).then((response) => response.status, () => "failed");
+        return { isReadable, status: await fetched("status"), opaque: await fetched("status", { mode: "no-cors" }),
+                 reload: await fetched("reload", { method: "POST", mode: "no-cors" }) };
+    """, f"http://{address}/")  # fmt: skip
+    framed = [each["status"] for each in page.responses() if each["url"] == f"http://{address}/"]
+    page.browser.events.clear()
+    page.run("const link = document.createElement('a'); link.href = arguments[0]; document.body.append(link); link.click()", f"http://{address}/")
+    page.wait_for("Page.loadEventFired")
+    shown = page.run('await until(isShown, "a snapshot"); return document.referrer')
+    page.browser.events.clear()
+    page.command("Page.reload")
+    page.wait_for("Page.loadEventFired")
+    page.run('await until(isShown, "a snapshot after a reload of the page")')
+    return {"taken": taken, "framed": framed, "referrer": shown, **seen.complaints()}
+
+
 def stack(page, address, token):
     """A worker's stack at a click: the page asks for the token, of which it had no need before."""
     opened(page, address)
@@ -454,7 +482,7 @@ def take(page, folder):
                 (folder / f"{scheme}-{size}-{name}.png").write_bytes(base64.b64decode(data))
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, token, stack, reload, refused, narrow, keyboard, lost, many, pictures)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, linked, token, stack, reload, refused, narrow, keyboard, lost, many, pictures)}
 
 
 def main():
