@@ -308,6 +308,18 @@ fn a_click_shows_the_stack_of_a_worker() {
 }
 
 #[test]
+fn a_worker_is_replaced_after_a_confirmation() {
+    let server = start(&format!("bind = \"127.0.0.1:0\"\ntoken = \"{TOKEN}\""));
+    let seen = visit(&server, "recycle", &[TOKEN]);
+    assert_eq!((&seen["asked"], &seen["refused"]), (&json!([true, "No"]), &json!([true, "Replace worker"])));
+    let name = seen["worker"].as_str().expect("a name");
+    let outcome = seen["outcome"].as_str().expect("a text");
+    assert!(outcome.starts_with(&format!("worker {name} ")), "{seen:#}");
+    assert_ne!(seen["before"], seen["after"], "{seen:#}");
+    assert_eq!(admin::status(&server)["apps"][0]["recycles"]["operator"], 1);
+}
+
+#[test]
 fn a_reload_is_confirmed_and_its_outcome_shown() {
     let server = start(&format!("bind = \"127.0.0.1:0\"\ntoken = \"{TOKEN}\""));
     let file = server.folder().join("keepwarm.toml");

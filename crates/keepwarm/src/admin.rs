@@ -338,7 +338,7 @@ fn resource(request: &Request) -> Option<(Resource, Operation)> {
 }
 
 /// The paths beside those of the page, and what each does.
-const PATHS: [(&str, Operation); 9] = [
+const PATHS: [(&str, Operation); 10] = [
     ("/", Operation::Read),
     ("/livez", Operation::Read),
     ("/readyz", Operation::Read),
@@ -348,6 +348,7 @@ const PATHS: [(&str, Operation); 9] = [
     ("/stats", Operation::Read),
     ("/reload", Operation::Write),
     ("/stack", Operation::Write),
+    ("/recycle", Operation::Write),
 ];
 
 impl AdminService {
@@ -371,6 +372,7 @@ impl AdminService {
             }
             "/reload" => self.reload(wants_json).await,
             "/stack" => self.stack(request, wants_json).await,
+            "/recycle" => self.recycle(request, wants_json).await,
             _ => Response::new(200, TEXT, INDEX.to_owned()),
         }
     }
@@ -387,4 +389,5 @@ GET  /events   the same and more each second, as server-sent events
 GET  /stats    a Ruby app in the format of Puma's `stats`; ?app=NAME if there are several
 POST /reload   same as `keepwarm reload`; over a Unix socket, or with the token
 POST /stack    stacks of a worker, ?worker=APP/NUMBER; over a Unix socket, or with the token
+POST /recycle  replaces a worker, ?worker=APP/NUMBER; over a Unix socket, or with the token
 ";

@@ -276,6 +276,21 @@ def stack(page, address, token):
     }
 
 
+def recycle(page, address, token):
+    """Asks first; then the token; then another process has the worker's name."""
+    opened(page, address)
+    pid = 'rows().find((row) => row[0] === arguments[0])?.[8]'
+    worker = page.run('await until(isShown, "a snapshot"); $("#tab-workers").click(); return rows()[0][0]')
+    before = page.run(f'return {pid}', worker)
+    asked = page.run('$("#rows button").click(); $("#recycle-button").click(); return [!$("#recycle-confirm").hidden, document.activeElement.textContent]')
+    press(page, "Enter")
+    refused = page.run('return [$("#recycle-confirm").hidden, document.activeElement.textContent]')
+    page.run('$("#recycle-button").click(); $("#recycle-yes").click(); await until(() => !$("#token").hidden, "the form")')
+    outcome = page.run('$("#token-text").value = arguments[0]; $("#token button").click(); await until(() => !$("#recycle-outcome").hidden, "an outcome"); return $("#recycle-outcome").textContent', token)
+    after = page.run(f'$("#worker").close(); const pid = () => {pid}; return await until(() => rows().filter((row) => row[0] === arguments[0]).length === 1 && pid() !== arguments[1] && pid() !== "-" && pid(), "another process")', worker, before)
+    return {"worker": worker, "before": before, "asked": asked, "refused": refused, "outcome": outcome, "after": after}
+
+
 def reload(page, address, token, configuration):
     """Asks first; then the token; then the outcome, of a good and of a broken configuration."""
     opened(page, address)
@@ -482,7 +497,7 @@ def take(page, folder):
                 (folder / f"{scheme}-{size}-{name}.png").write_bytes(base64.b64decode(data))
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, linked, token, stack, reload, refused, narrow, keyboard, lost, many, pictures)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, linked, token, stack, recycle, reload, refused, narrow, keyboard, lost, many, pictures)}
 
 
 def main():

@@ -6,7 +6,7 @@ import { setText } from "./table.js";
 
 const element = (id) => document.getElementById(id);
 
-/** One worker: its facts, the requests that it holds, and its stack. */
+/** One worker: its facts, the requests that it holds, its stack, and its replacement. */
 export class WorkerDialog {
   #key = null;
   #pid = null;
@@ -16,6 +16,9 @@ export class WorkerDialog {
   constructor(changes) {
     this.#changes = changes;
     element("stack-button").addEventListener("click", () => this.#showStack());
+    element("recycle-button").addEventListener("click", () => this.#askToRecycle(true));
+    element("recycle-no").addEventListener("click", () => this.#askToRecycle(false));
+    element("recycle-yes").addEventListener("click", () => this.#recycle());
   }
 
   open(key, snapshot) {
@@ -25,6 +28,8 @@ export class WorkerDialog {
     this.#key = key;
     this.#pid = worker.pid;
     this.#writeStack("", "");
+    this.#writeRecycled("");
+    element("recycle-confirm").hidden = true;
     element("worker-facts").replaceChildren();
     setText(element("worker-name"), `Worker ${workerName(worker)}`);
     this.#dialog.showModal();
@@ -41,10 +46,31 @@ export class WorkerDialog {
   async #showStack() {
     const key = this.#key;
     this.#writeStack("", "");
-    // By its process: during a reload two workers have the same number.
-    const path = `/stack?worker=${encodeURIComponent(this.#pid ?? "")}`;
-    const printed = await this.#changes.post(path, this.#dialog, () => this.#showStack());
+    const printed = await this.#post("/stack", () => this.#showStack());
     if (printed !== null && key === this.#key) this.#writeStack(printed.stack ?? "", printed.detail ?? "");
+  }
+
+  #askToRecycle(asks) {
+    this.#writeRecycled("");
+    element("recycle-confirm").hidden = !asks;
+    element(asks ? "recycle-no" : "recycle-button").focus();
+  }
+
+  async #recycle() {
+    const key = this.#key;
+    this.#askToRecycle(false);
+    const outcome = await this.#post("/recycle", () => this.#recycle());
+    if (outcome !== null && key === this.#key) this.#writeRecycled(outcome.message ?? outcome.detail ?? "");
+  }
+
+  #writeRecycled(outcome) {
+    setText(element("recycle-outcome"), words(outcome));
+    element("recycle-outcome").hidden = outcome === "";
+  }
+
+  /** By its process: during a reload two workers have the same number. */
+  #post(path, again) {
+    return this.#changes.post(`${path}?worker=${encodeURIComponent(this.#pid ?? "")}`, this.#dialog, again);
   }
 
   #writeStack(stack, error) {
