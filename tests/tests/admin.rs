@@ -130,6 +130,67 @@ fn changes_need_the_unix_socket_or_the_token() {
     assert!(response.status == 200 && response.text().contains("generation"), "{}", response.text());
 }
 
+/// A worker gets a signal for it, and what it prints tells of its code: a change.
+#[test]
+fn a_stack_needs_the_unix_socket_or_the_token() {
+    let socket = local().folder().join("admin.sock");
+    let pid = local().workers()[0];
+    for worker in ["app/1", "app%2F1", &pid.to_string()] {
+        let (status, stack) = admin::ask_unix(&socket, "POST", &format!("/stack?worker={worker}"));
+        assert!(status == 200 && stack.contains("File \""), "{status} {stack}");
+    }
+    for (query, status, reason) in [
+        ("?worker=app/7", 404, "there is no worker \"app/7\""),
+        ("?worker=1", 404, "there is no worker"),
+        ("?worker=%00%ff/1", 404, "there is no worker"),
+        ("?worker=", 400, "Name the worker"),
+        ("", 400, "Name the worker"),
+    ] {
+        let (seen, text) = admin::ask_unix(&socket, "POST", &format!("/stack{query}"));
+        assert!(seen == status && text.contains(reason), "{query}: {seen} {text}");
+    }
+    assert_eq!(admin::ask_unix(&socket, "GET", "/stack?worker=app/1").0, 405);
+    let post = |server: &Server, fields: &str| {
+        let mut client = Client::connect(admin::address(server)).patient(LONG);
+        client.ask(format!(
+            "POST /stack?worker=app/1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n{fields}\r\n"
+        ))
+    };
+    assert_eq!((post(local(), "").status, post(remote(), "").status), (403, 401));
+    let json =
+        post(remote(), &format!("Authorization: Bearer {TOKEN}\r\nAccept: application/json\r\n")).json();
+    assert_eq!(json["pid"], remote().workers()[0], "{json:#}");
+    assert!(json["stack"].as_str().is_some_and(|stack| stack.contains("File \"")), "{json:#}");
+    assert_eq!(local().workers(), [pid], "the worker continues");
+}
+
+/// No request is lost: the worker leaves after its replacement is ready.
+#[test]
+fn a_worker_is_replaced_on_request() {
+    let server =
+        Server::start(&config("bind = [\"127.0.0.1:0\", \"unix:@DIR@/admin.sock\"]", "")).warm("/pong");
+    let socket = server.folder().join("admin.sock");
+    let before = server.workers();
+    let (status, text) = admin::ask_unix(&socket, "POST", "/recycle?worker=app/1");
+    assert!(status == 202 && text.contains("worker app/1 "), "{status} {text}");
+    let mut client = server.client();
+    wait_until("another worker serves", LONG, || {
+        assert_eq!(client.ask(get("/pong")).status, 200);
+        let status = admin::status(&server);
+        let workers = status["workers"].as_array().expect("a list");
+        workers.len() == 1 && workers[0]["pid"] != before[0] && workers[0]["state"] == "ready"
+    });
+    assert_eq!(admin::status(&server)["apps"][0]["recycles"]["operator"], 1);
+    assert_eq!(admin::status(&server)["apps"][0]["deaths"], serde_json::json!({}));
+    assert_eq!(admin::ask_unix(&socket, "POST", "/recycle?worker=app/7").0, 404);
+    assert_eq!(admin::ask_unix(&socket, "POST", &format!("/recycle?worker={}", before[0])).0, 404);
+    assert_eq!(admin::ask_unix(&socket, "POST", "/recycle").0, 400);
+    assert_eq!(admin::ask_unix(&socket, "GET", "/recycle?worker=app/1").0, 405);
+    let mut other = Client::connect(admin::address(&server));
+    let post = "POST /recycle?worker=app/1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(other.ask(post).status, 403);
+}
+
 #[test]
 fn other_machines_need_the_token_to_read() {
     let address = format!("127.0.0.1:{}", admin::address(remote()).port());

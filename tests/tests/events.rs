@@ -115,6 +115,9 @@ fn it_is_an_event_stream_with_a_snapshot_each_second() {
     let mut events = Events(client);
     assert_eq!(events.line(), "retry: 1000");
     assert_eq!(events.line(), "event: snapshot");
+    // At once, whenever the last second was.
+    events.snapshot();
+    assert_eq!(events.line(), "event: snapshot");
     let first = events.snapshot();
     assert_eq!(events.line(), "event: snapshot");
     let second = events.snapshot();
@@ -152,6 +155,10 @@ fn the_members_match_the_documentation() {
     }
     let members: Vec<&String> = snapshot.as_object().expect("an object").keys().collect();
     assert!(members.iter().all(|member| named.contains(&member.as_str())), "{members:?} {named:?}");
+    for member in snapshot["now"].as_object().expect("an object").keys() {
+        assert!(named.contains(&&*format!("now/{member}")), "{member} is not described");
+    }
+    assert_eq!(snapshot["now"], snapshot["routes"][0]["now"], "one route had all requests");
     for member in snapshot["routes"][0]["now"].as_object().expect("an object").keys() {
         assert!(named.contains(&&*format!("routes/0/now/{member}")), "{member} is not described");
     }

@@ -94,8 +94,13 @@ fn the_json_matches_the_documentation() {
     assert_eq!(maintained.status.code(), Some(0), "{}", text(&maintained.stderr));
     let mut client = server.client();
     client.send(get("/sleep?ms=25000"));
-    let status = wait_for(&server, "the worker is at work", |status| {
+    wait_for(&server, "the worker is at work", |status| {
         status["workers"][0]["active_requests"][0]["route"] == "/*"
+    });
+    let mut other = server.client();
+    other.send(get("/pong"));
+    let status = wait_for(&server, "another request waits", |status| {
+        status["apps"][0]["waiting_requests"][0]["route"] == "/*"
             && !status["workers"][0]["memory"].is_null()
             && !status["processes"][0]["processes"][0]["memory"].is_null()
     });
@@ -112,6 +117,10 @@ fn the_json_matches_the_documentation() {
     let doing = &status["workers"][0]["active_requests"][0];
     assert_eq!((&doing["method"], doing["request_id"].as_str().map(str::len)), (&"GET".into(), Some(32)));
     assert!(doing["seconds"].as_f64().is_some_and(|age| age >= 0.0), "{doing}");
+    let waiting = &status["apps"][0]["waiting_requests"];
+    assert_eq!((&status["apps"][0]["queue"], waiting.as_array().map(Vec::len)), (&1.into(), Some(1)));
+    assert_ne!(waiting[0]["request_id"], doing["request_id"]);
+    assert!(waiting[0]["seconds"].as_f64().is_some_and(|waited| waited >= 0.0), "{waiting}");
     assert_eq!(status["workers"][0]["pid"], server.workers()[0]);
     assert_eq!(status["listeners"][0]["addresses"][0], format!("http://{}", server.address()));
     assert!(status["open_connections"].as_u64() >= Some(1), "{status:#}");

@@ -1,11 +1,13 @@
 //! `[admin]`: health, metrics and status over HTTP, on a thread of its own, so that a data plane that is stuck or a control thread that is busy does not
 //! keep it from saying so. The same driver and limits as for clients; nothing it serves touches the path of their requests.
 
+mod actions;
 mod events;
 mod exposition;
 mod guard;
 mod health;
 mod metrics;
+mod page;
 mod process;
 mod response;
 
@@ -28,13 +30,13 @@ use keepwarm_serve::{
     ConnectionLimits, Exchange, Frontend, Handler, ListenerContext, OpenConnections, Refusal, Request,
     StopListening, respond_with_error,
 };
-use serde_json::json;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use self::exposition::Format;
 use self::guard::{Guard, Operation};
+use self::page::PageFile;
 use self::response::{Response, TEXT, wants_json};
-use crate::control::{ControlRequest, STOPPING};
+use crate::control::ControlRequest;
 use crate::live::{SNAPSHOT_TIMEOUT, STREAMS};
 use crate::run::sockets::{OpenedSockets, OwnSockets, SocketCopies, Sockets};
 use crate::status;
@@ -259,7 +261,8 @@ impl Handler for AdminHandler {
             let request = exchange.request();
             let response = match self.admit(request) {
                 Err(denied) => denied,
-                Ok(()) if request.head.path() == b"/events" => match self.service.view.feed.subscribe() {
+                Ok(Resource::Page(file)) => return file.write(exchange),
+                Ok(Resource::Path("/events")) => match self.service.view.feed.subscribe() {
                     Some(snapshots) => return events::stream(exchange, snapshots, self).await,
                     None => {
                         let sentence = format!("{STREAMS} streams are open: that is the limit.");
@@ -267,7 +270,7 @@ impl Handler for AdminHandler {
                             .with(Some(("Retry-After", "1")))
                     }
                 },
-                Ok(()) => self.service.respond(request, wants_json(request)).await,
+                Ok(Resource::Path(path)) => self.service.respond(path, request, wants_json(request)).await,
             };
             response.write(exchange);
         })
@@ -281,8 +284,8 @@ impl Frontend for AdminHandler {
 }
 
 impl AdminHandler {
-    /// Whether there is a response to it here, and this client may have it.
-    fn admit(&self, request: &Request) -> Result<(), Response> {
+    /// What the request is for, if there is such a thing here, and this client may have it.
+    fn admit(&self, request: &Request) -> Result<Resource, Response> {
         let wants_json = wants_json(request);
         if let Some(refusal) = request.head.refusal {
             return Err(Response::error(
@@ -292,8 +295,7 @@ impl AdminHandler {
                 wants_json,
             ));
         }
-        let Some((_, operation)) = PATHS.iter().find(|(path, _)| path.as_bytes() == request.head.path())
-        else {
+        let Some((resource, operation)) = resource(request) else {
             return Err(Response::error(
                 404,
                 "no_route",
@@ -301,14 +303,14 @@ impl AdminHandler {
                 wants_json,
             ));
         };
-        if let Err(denied) = self.guard.load().check(request, *operation) {
+        if let Err(denied) = self.guard.load().check(request, operation) {
             let response = Response::error(denied.status(), denied.reason(), denied.sentence(), wants_json);
             return Err(response.with(
                 (denied.status() == 401).then_some(("WWW-Authenticate", "Bearer realm=\"keepwarm\"")),
             ));
         }
         let (allow, allowed): (&str, &[Method]) = match operation {
-            Operation::Read => ("GET, HEAD", &[Method::GET, Method::HEAD]),
+            Operation::Read | Operation::Page => ("GET, HEAD", &[Method::GET, Method::HEAD]),
             Operation::Write => ("POST", &[Method::POST]),
         };
         if !allowed.contains(&request.head.method) {
@@ -316,12 +318,27 @@ impl AdminHandler {
             return Err(Response::error(405, "method_not_allowed", &sentence, wants_json)
                 .with(Some(("Allow", allow))));
         }
-        Ok(())
+        Ok(resource)
     }
 }
 
-/// The paths, and what each does.
-const PATHS: [(&str, Operation); 8] = [
+/// What a request is for.
+enum Resource {
+    Page(&'static PageFile),
+    /// One of [`PATHS`].
+    Path(&'static str),
+}
+
+fn resource(request: &Request) -> Option<(Resource, Operation)> {
+    if let Some(file) = page::requested(request) {
+        return Some((Resource::Page(file), Operation::Page));
+    }
+    let (path, operation) = PATHS.iter().find(|(path, _)| path.as_bytes() == request.head.path())?;
+    Some((Resource::Path(path), *operation))
+}
+
+/// The paths beside those of the page, and what each does.
+const PATHS: [(&str, Operation); 10] = [
     ("/", Operation::Read),
     ("/livez", Operation::Read),
     ("/readyz", Operation::Read),
@@ -330,20 +347,22 @@ const PATHS: [(&str, Operation); 8] = [
     ("/events", Operation::Read),
     ("/stats", Operation::Read),
     ("/reload", Operation::Write),
+    ("/stack", Operation::Write),
+    ("/recycle", Operation::Write),
 ];
 
 impl AdminService {
-    async fn respond(&self, request: &Request, wants_json: bool) -> Response {
-        match request.head.path() {
-            b"/livez" => Response::health(&health::live(&self.view).await, "threads", wants_json),
-            b"/readyz" => Response::health(&health::ready(&self.view).await, "apps", wants_json),
-            b"/metrics" => {
+    async fn respond(&self, path: &str, request: &Request, wants_json: bool) -> Response {
+        match path {
+            "/livez" => Response::health(&health::live(&self.view).await, "threads", wants_json),
+            "/readyz" => Response::health(&health::ready(&self.view).await, "apps", wants_json),
+            "/metrics" => {
                 let format = Format::accepted(request.head.fields.all("accept"));
                 let text = exposition::write(metrics::families(&self.view.look().await), format);
                 Response::new(200, format.content_type(), text)
             }
-            b"/status" => Response::json(200, &status::json::json(&self.view.look().await)),
-            b"/stats" => {
+            "/status" => Response::json(200, &status::json::json(&self.view.look().await)),
+            "/stats" => {
                 let name = status::json::puma::app_of(request.head.query().unwrap_or_default());
                 let stats = status::json::puma::json(&self.view.look().await, name);
                 stats.map_or_else(
@@ -351,30 +370,17 @@ impl AdminService {
                     |stats| Response::json(200, &stats),
                 )
             }
-            b"/reload" => self.reload(wants_json).await,
+            "/reload" => self.reload(wants_json).await,
+            "/stack" => self.stack(request, wants_json).await,
+            "/recycle" => self.recycle(request, wants_json).await,
             _ => Response::new(200, TEXT, INDEX.to_owned()),
-        }
-    }
-
-    async fn reload(&self, wants_json: bool) -> Response {
-        let (reply, outcome) = oneshot::channel();
-        let _ = self.requests.send(ControlRequest::Reload(reply));
-        let (status, ok, message) = match outcome.await {
-            Ok(Ok(message)) => (200, true, message),
-            Ok(Err(message)) => {
-                (500, false, format!("reload failed; the previous configuration stays active.\n{message}"))
-            }
-            Err(_) => (503, false, STOPPING.to_owned()),
-        };
-        match wants_json {
-            true => Response::json(status, &json!({ "ok": ok, "message": message })),
-            false => Response::new(status, TEXT, format!("{message}\n")),
         }
     }
 }
 
 const INDEX: &str = "Keepwarm
 
+GET  /         this list; for a browser the page of the running instance
 GET  /livez    200 when the threads of the process make progress
 GET  /readyz   200 when Keepwarm is ready for requests and each app has a worker for them
 GET  /metrics  metrics for Prometheus
@@ -382,4 +388,6 @@ GET  /status   apps, workers and listeners as JSON
 GET  /events   the same and more each second, as server-sent events
 GET  /stats    a Ruby app in the format of Puma's `stats`; ?app=NAME if there are several
 POST /reload   same as `keepwarm reload`; over a Unix socket, or with the token
+POST /stack    stacks of a worker, ?worker=APP/NUMBER; over a Unix socket, or with the token
+POST /recycle  replaces a worker, ?worker=APP/NUMBER; over a Unix socket, or with the token
 ";

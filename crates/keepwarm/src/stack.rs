@@ -1,4 +1,5 @@
 //! `keepwarm stack WORKER`: where a worker stands, in its own language's words. One half runs in the command, the other in the Keepwarm that has the worker.
+//! `[admin]` has that half too, and replaces a worker.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -52,31 +53,65 @@ fn tame(text: &str) -> String {
 
 /// Responds to `stack WORKER`.
 pub(crate) async fn respond(view: &View, worker: &str) -> Value {
-    let refused = |message: String| json!({ "ok": false, "message": message });
-    let snapshot = view.supervisor.snapshot().await;
-    let found = match find(&snapshot, worker) {
-        Ok(found) => found,
-        Err(message) => return refused(message),
-    };
-    let name = format!("worker {}/{}", found.app, found.number);
-    let Some(pid) = found.pid else {
-        return refused(format!("{name} has no process: it is {}", found.state));
-    };
+    match print(view, worker).await {
+        Ok(printed) => json!({ "ok": true, "pid": printed.pid, "stack": printed.text }),
+        Err(WorkerError::UnknownWorker(message) | WorkerError::Refused(message)) => {
+            json!({ "ok": false, "message": message })
+        }
+    }
+}
+
+/// What a worker has printed.
+#[derive(Debug)]
+pub(crate) struct PrintedStack {
+    pub(crate) pid: u32,
+    pub(crate) text: String,
+}
+
+/// Why nothing was done with a worker, in words.
+#[derive(Debug)]
+pub(crate) enum WorkerError {
+    UnknownWorker(String),
+    Refused(String),
+}
+
+/// Has a worker print its stacks: `APP/NUMBER` or a process id.
+pub(crate) async fn print(view: &View, worker: &str) -> Result<PrintedStack, WorkerError> {
+    let (name, pid) = named_process(view, worker).await?;
+    let refused = |why: &str| Err(WorkerError::Refused(format!("{name} (process {pid}) {why}")));
     if !catches_quit(pid) {
-        return refused(format!(
-            "{name} (process {pid}) cannot print its stack: it has no handler for SIGQUIT, which would kill it"
-        ));
+        return refused("cannot print its stack: it has no handler for SIGQUIT, which would kill it");
     }
     match view.supervisor.stack(pid).await {
         Some(printed) if !printed.is_empty() => {
-            json!({ "ok": true, "pid": pid, "stack": String::from_utf8_lossy(&printed) })
+            Ok(PrintedStack { pid, text: String::from_utf8_lossy(&printed).into_owned() })
         }
-        Some(_) => refused(format!(
-            "{name} (process {pid}) printed no stack in time; what it prints later is in the log"
-        )),
-        None => refused(format!(
-            "{name} (process {pid}) cannot print its stack: it has just exited, or SIGQUIT would stop it, as it stops a php-fpm"
-        )),
+        Some(_) => refused("printed no stack in time; what it prints later is in the log"),
+        None => refused(
+            "cannot print its stack: it has just exited, or SIGQUIT would stop it, as it stops a php-fpm",
+        ),
+    }
+}
+
+/// Has a worker replaced: `APP/NUMBER` or a process id. Returns what happens next.
+pub(crate) async fn recycle(view: &View, worker: &str) -> Result<String, WorkerError> {
+    let (name, pid) = named_process(view, worker).await?;
+    match view.supervisor.recycle_worker(pid).await {
+        true => Ok(format!("{name} (process {pid}) leaves once its replacement is ready")),
+        false => Err(WorkerError::Refused(format!(
+            "{name} (process {pid}) is not replaced: it is not ready, or is being replaced already"
+        ))),
+    }
+}
+
+/// The name and the process of a worker.
+async fn named_process(view: &View, worker: &str) -> Result<(String, u32), WorkerError> {
+    let snapshot = view.supervisor.snapshot().await;
+    let found = find(&snapshot, worker).map_err(WorkerError::UnknownWorker)?;
+    let name = format!("worker {}/{}", found.app, found.number);
+    match found.pid {
+        Some(pid) => Ok((name, pid)),
+        None => Err(WorkerError::Refused(format!("{name} has no process: it is {}", found.state))),
     }
 }
 

@@ -18,10 +18,11 @@ QUIET = [
 
 
 class Browser:
-    """A browser with a profile of its own in `home`, where it trusts the authority of the file `ca`."""
+    """A browser with a profile of its own in `home`, where it trusts the authority of the file `ca`, if there is one."""
 
     def __init__(self, home, ca, host, *options):
-        trust(home, ca)
+        if ca is not None:
+            trust(home, ca)
         to_browser, ours = high_pipe()
         theirs, from_browser = high_pipe()
         self.write_end, self.read_end = ours, theirs

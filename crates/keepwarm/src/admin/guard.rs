@@ -14,6 +14,8 @@ pub(super) enum Operation {
     Read,
     /// It changes something.
     Write,
+    /// It loads a file of the page, which has no data.
+    Page,
 }
 
 /// Why the guard rejects a request.
@@ -76,10 +78,15 @@ impl Guard {
     pub(super) fn check(&self, request: &Request, operation: Operation) -> Result<(), GuardError> {
         let fields = &request.head.fields;
         let authority = request.head.authority();
-        if request.is_cross_origin() || fields.all("origin").any(|origin| !is_own_origin(origin, authority)) {
+        // A link elsewhere (a wiki, a chat) may lead to the page: the document that follows cannot be framed or read, and has no data.
+        let is_link = operation == Operation::Page && is_navigation(request);
+        if (request.is_cross_origin() && !is_link)
+            || fields.all("origin").any(|origin| !is_own_origin(origin, authority))
+        {
             return Err(GuardError::ForeignOrigin);
         }
-        if matches!(self.bind, Bind::Unix(_)) {
+        // With a token, the page is what asks a person for it, under the name by which that person calls this machine.
+        if matches!(self.bind, Bind::Unix(_)) || (operation == Operation::Page && self.token.is_some()) {
             return Ok(());
         }
         let knows = match (&self.token, fields.first("authorization")) {
@@ -101,7 +108,7 @@ impl Guard {
             (Operation::Write, None) => Err(GuardError::ReadOnly),
             (Operation::Write, Some(_)) => Err(GuardError::NoToken),
             (Operation::Read, _) if !self.bind.is_local() => Err(GuardError::NoToken),
-            (Operation::Read, _) => Ok(()),
+            (Operation::Read | Operation::Page, _) => Ok(()),
         }
     }
 
@@ -118,6 +125,12 @@ impl Guard {
         };
         own || host.eq_ignore_ascii_case("localhost")
     }
+}
+
+/// Whether the response becomes the document of a tab or window (Fetch Metadata): not a script, an image or a frame of another page.
+fn is_navigation(request: &Request) -> bool {
+    let is = |name: &str, wanted: &[u8]| request.head.fields.first(name) == Some(wanted);
+    is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document")
 }
 
 /// The host of `host[:port]`, an IPv6 address without its brackets.

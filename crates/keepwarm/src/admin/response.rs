@@ -65,10 +65,11 @@ impl Response {
 
 /// Whether the client accepts JSON by name.
 pub(super) fn wants_json(request: &Request) -> bool {
-    let wanted = b"application/json";
-    request
-        .head
-        .fields
-        .all("accept")
-        .any(|field| field.windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted)))
+    accepts(request, "application/json")
+}
+
+/// Whether the client accepts a type by name.
+pub(super) fn accepts(request: &Request, wanted: &str) -> bool {
+    let is_wanted = |part: &[u8]| part.eq_ignore_ascii_case(wanted.as_bytes());
+    request.head.fields.all("accept").any(|field| field.windows(wanted.len()).any(is_wanted))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 /// Streams at once. Each holds one snapshot at most, so this bounds their memory: 16 of 4 MB with 2,000 workers and 5,000 endpoints.
 pub(crate) const STREAMS: usize = 16;
@@ -12,6 +12,7 @@ pub(crate) const STREAMS: usize = 16;
 pub(crate) struct SnapshotFeed {
     newest: watch::Sender<Option<Arc<str>>>,
     free: Arc<Semaphore>,
+    wanted: Arc<Notify>,
 }
 
 /// One stream.
@@ -23,15 +24,30 @@ pub(crate) struct Subscription {
 
 impl Default for SnapshotFeed {
     fn default() -> Self {
-        Self { newest: watch::Sender::new(None), free: Arc::new(Semaphore::new(STREAMS)) }
+        Self {
+            newest: watch::Sender::new(None),
+            free: Arc::new(Semaphore::new(STREAMS)),
+            wanted: Arc::default(),
+        }
     }
 }
 
 impl SnapshotFeed {
-    /// Begins a stream; `None`: there are [`STREAMS`].
+    /// Begins a stream; `None`: there are [`STREAMS`]. Its first snapshot is the newest of the others, or is made now.
     pub(crate) fn subscribe(&self) -> Option<Subscription> {
         let slot = Arc::clone(&self.free).try_acquire_owned().ok()?;
-        Some(Subscription { newest: self.newest.subscribe(), _slot: slot })
+        let mut newest = self.newest.subscribe();
+        let is_there = newest.borrow().is_some();
+        match is_there {
+            true => newest.mark_changed(),
+            false => self.wanted.notify_one(),
+        }
+        Some(Subscription { newest, _slot: slot })
+    }
+
+    /// Tells of streams that wait for the first snapshot.
+    pub(crate) fn wanted(&self) -> Arc<Notify> {
+        Arc::clone(&self.wanted)
     }
 
     /// Whether anybody reads. Frees the last snapshot where nobody does.
@@ -103,6 +119,22 @@ mod tests {
         assert_eq!(all.len(), STREAMS);
         all.pop();
         assert!(feed.subscribe().is_some());
+    }
+
+    #[test]
+    fn the_first_snapshot_does_not_wait_for_the_next_second() {
+        let feed = SnapshotFeed::default();
+        let wanted = feed.wanted();
+        runtime().block_on(async {
+            let mut first = feed.subscribe().unwrap();
+            wanted.notified().await;
+            feed.publish("1".to_owned());
+            assert_eq!(first.next().await.as_deref(), Some("1"));
+            let mut second = feed.subscribe().unwrap();
+            assert_eq!(second.next().await.as_deref(), Some("1"), "that of the other stream");
+            feed.publish("2".to_owned());
+            assert_eq!(second.next().await.as_deref(), Some("2"));
+        });
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-use keepwarm_policy::why::RouteStep;
+use keepwarm_policy::why::{RouteStep, Step};
 use keepwarm_telemetry::{meters::CLASSES, timestamp};
 use serde_json::{Map, Value, json};
 
@@ -25,6 +25,7 @@ pub(crate) async fn publish(view: &View, recent: &Recent) {
             "time": String::from_utf8_lossy(&timestamp(SystemTime::now())),
             "window_seconds": window,
             "why": why,
+            "now": now(&routes, window),
             "routes": status.routes.iter().map(|one| route(one, &routes, window)).collect::<Vec<_>>(),
             "memory": status.workers.iter().filter_map(|one| memory_change(one, &memory)).collect::<Vec<_>>(),
             "status": status::json::json(&status),
@@ -34,6 +35,13 @@ pub(crate) async fn publish(view: &View, recent: &Recent) {
     if let Ok(snapshot) = made.await {
         view.feed.publish(snapshot);
     }
+}
+
+/// The figures of all routes together.
+fn now(routes: &HashMap<RouteName, RouteStep>, window: u64) -> Value {
+    let mut sum = RouteStep::default();
+    routes.values().for_each(|step| sum.merge(step));
+    why::figures(&sum.times, sum.failed, window)
 }
 
 fn route(route: &RouteStatus, recent: &HashMap<RouteName, RouteStep>, window: u64) -> Value {

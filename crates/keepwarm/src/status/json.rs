@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use keepwarm_telemetry::meters::CLASSES;
 use keepwarm_telemetry::timestamp;
-use keepwarm_workers::dispatch::ActiveRequest;
+use keepwarm_workers::dispatch::{ActiveRequest, RequestSummary, WaitingRequest};
 use serde_json::{Map, Value, json};
 
 use crate::maintenance;
@@ -56,6 +56,7 @@ fn app(app: &AppStatus, status: &StatusSnapshot) -> Value {
         "generation": counts.map(|counts| counts.generation),
         "workers": { "serving": serving, "target": counts.map(|counts| counts.target) },
         "queue": app.queue,
+        "waiting_requests": app.waiting_requests.iter().map(waiting_request).collect::<Vec<_>>(),
         "requests": requests,
         "recycles": counts.map(|counts| happened(counts.recycles.iter().map(|(why, count)| (name(why), count)))),
         "deaths": counts.map(|counts| happened(counts.deaths.iter().map(|(why, count)| (name(why), count)))),
@@ -98,11 +99,19 @@ fn worker(status: &WorkerStatus) -> Value {
 }
 
 fn active_request(request: &ActiveRequest) -> Value {
+    json_request(&request.summary, request.age)
+}
+
+fn waiting_request(request: &WaitingRequest) -> Value {
+    json_request(&request.summary, Some(request.waited))
+}
+
+fn json_request(summary: &RequestSummary, time: Option<Duration>) -> Value {
     json!({
-        "request_id": request.summary.id.to_string(),
-        "method": request.summary.method.as_str(),
-        "route": request.summary.route.as_deref(),
-        "seconds": request.age.map(seconds),
+        "request_id": summary.id.to_string(),
+        "method": summary.method.as_str(),
+        "route": summary.route.as_deref(),
+        "seconds": time.map(seconds),
     })
 }
 

@@ -9,7 +9,9 @@ use keepwarm_acme::{Acme, NameStatus, OnDemandCounts};
 use keepwarm_egress::{Upstream, UpstreamStatus};
 use keepwarm_net::{Certificate, CertificateFacts, CertificateFiles, Remote};
 use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
-use keepwarm_workers::dispatch::{ActiveRequest, ExternalServerStatus, Links, WorkerActivity};
+use keepwarm_workers::dispatch::{
+    ActiveRequest, ExternalServerStatus, Links, WaitingRequest, WorkerActivity,
+};
 use keepwarm_workers::supervisor::{ProcessSetSnapshot, Snapshot, Supervisor, WorkerSnapshot};
 
 use crate::live::SnapshotFeed;
@@ -17,6 +19,9 @@ use crate::readiness::Readiness;
 use crate::subjects::OwnTarget;
 use crate::tls::ListenerCertificates;
 use crate::why::Diagnosis;
+
+/// Waiting requests of an app that are listed: enough to see which routes they are for. Their copies are made under the lock of the queue.
+const WAITING: usize = 20;
 
 /// The parts.
 #[derive(Debug)]
@@ -118,6 +123,7 @@ impl View {
             threads,
             about: app.as_ref().and_then(|app| app.description()),
             queue: app.as_ref().map_or(0, |app| app.waiting()),
+            waiting_requests: app.as_ref().map(|app| app.next_waiting(WAITING)).unwrap_or_default(),
             counts: snapshot.apps.iter().find(|app| &*app.app == name).cloned(),
             failed: snapshot
                 .failed
@@ -168,6 +174,8 @@ pub(crate) struct AppStatus {
     pub(crate) about: Option<String>,
     /// Requests that wait for a worker.
     pub(crate) queue: usize,
+    /// The first of them.
+    pub(crate) waiting_requests: Vec<WaitingRequest>,
     pub(crate) counts: Option<keepwarm_workers::supervisor::AppSnapshot>,
     /// Why it was given up.
     pub(crate) failed: Option<String>,

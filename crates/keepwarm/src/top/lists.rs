@@ -278,3 +278,24 @@ fn joined(names: &Value) -> String {
     let names: Vec<String> = list(names).iter().map(words).collect();
     if names.is_empty() { "-".to_owned() } else { names.join(", ") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A person who knows one knows the other.
+    #[test]
+    fn the_page_of_admin_has_the_same_columns() {
+        let page = include_str!("../admin/page/lists.js");
+        for tab in Tab::ALL {
+            let title = format!("title: {:?},", tab.title());
+            let of_list = page.split(&title).nth(1).unwrap_or_else(|| panic!("{title} is missing"));
+            let columns = of_list.split("rows: ").next().unwrap();
+            let headings: Vec<&str> = columns
+                .lines()
+                .filter_map(|line| line.trim_start().strip_prefix("[\"")?.split('"').next())
+                .collect();
+            assert_eq!(headings, tab.columns(), "{title}");
+        }
+    }
+}

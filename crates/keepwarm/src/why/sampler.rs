@@ -18,6 +18,7 @@ use keepwarm_telemetry::stalls::Stall;
 use keepwarm_telemetry::upstreams::{self, EndpointTotals};
 use keepwarm_workers::dispatch::WorkerActivity;
 use keepwarm_workers::supervisor::{Snapshot, WorkerSnapshot};
+use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
 use super::machine::{self, MachineTotals, ProcessTotals};
@@ -31,19 +32,29 @@ const FAILED: usize = 5;
 
 /// Samples until the view is gone.
 pub(crate) fn observe(view: &Arc<View>) {
+    let wanted = view.feed.wanted();
     let view = Arc::downgrade(view);
-    tokio::spawn(restarted("why_sampler", move || sample_each_second(Weak::clone(&view))));
+    tokio::spawn(restarted("why_sampler", move || {
+        sample_each_second(Weak::clone(&view), Arc::clone(&wanted))
+    }));
 }
 
-async fn sample_each_second(view: Weak<View>) {
+/// `wanted`: a stream waits for its first snapshot.
+async fn sample_each_second(view: Weak<View>, wanted: Arc<Notify>) {
     let mut sampler = Sampler::default();
     let mut ticks = tokio::time::interval(EACH);
     // Late ticks are not made up for: a step of nothing would follow.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        let is_wanted = tokio::select! {
+            _ = ticks.tick() => false,
+            () = wanted.notified() => true,
+        };
         let Some(view) = view.upgrade() else { return };
-        sampler.sample(&view).await;
+        match is_wanted {
+            true => live::publish(&view, &sampler.recent).await,
+            false => sampler.sample(&view).await,
+        }
     }
 }
 

@@ -30,6 +30,15 @@ pub struct ActiveRequest {
     pub age: Option<Duration>,
 }
 
+/// A request that waits for a worker.
+#[derive(Debug, Clone)]
+pub struct WaitingRequest {
+    /// What it is.
+    pub summary: RequestSummary,
+    /// How long it has waited.
+    pub waited: Duration,
+}
+
 /// The id, method and route of a request, for logs and the status.
 #[derive(Debug, Clone)]
 pub struct RequestSummary {

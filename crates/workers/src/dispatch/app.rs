@@ -12,7 +12,7 @@ use keepwarm_policy::RetryBudget;
 use keepwarm_policy::scaler::AppLoad;
 use keepwarm_serve::{Exchange, Handler};
 
-use super::activity::{RequestSummary, WorkerActivity};
+use super::activity::{RequestSummary, WaitingRequest, WorkerActivity};
 use super::call::{Call, Item};
 use super::conversation;
 use super::fastcgi;
@@ -246,6 +246,11 @@ impl App {
     /// Requests waiting for a worker.
     pub fn waiting(&self) -> usize {
         self.state().queue.waiting()
+    }
+
+    /// Those of them that are next, up to a limit.
+    pub fn next_waiting(&self, limit: usize) -> Vec<WaitingRequest> {
+        self.state().queue.next_waiting(limit)
     }
 
     /// What each of its workers is doing; those that finish before they leave included.

@@ -30,7 +30,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use activity::{ActiveRequest, RequestSummary, WorkerActivity};
+pub use activity::{ActiveRequest, RequestSummary, WaitingRequest, WorkerActivity};
 pub use app::{App, AppHandler, AppPolicy};
 pub use fastcgi::ScriptRoot;
 pub use health::AppHealth;

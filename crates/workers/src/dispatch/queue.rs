@@ -12,6 +12,7 @@ use keepwarm_policy::scaler::{AppLoad, LONG_WAIT};
 use keepwarm_wire::frame::{flags, frame_flags};
 use tokio::time::Instant;
 
+use super::activity::WaitingRequest;
 use super::call::Call;
 use super::kind::{LinkKind, RequestKind};
 use super::link::Link;
@@ -237,6 +238,15 @@ impl Queue {
     /// How many wait.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Those that are next, up to a limit.
+    pub(super) fn next_waiting(&self, limit: usize) -> Vec<WaitingRequest> {
+        let waiting = |job: &QueuedRequest| WaitingRequest {
+            summary: job.call.summary.clone(),
+            waited: job.since.elapsed(),
+        };
+        self.waiting.iter().take(limit).map(waiting).collect()
     }
 
     /// Removes a request that nobody waits for.

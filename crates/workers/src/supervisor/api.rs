@@ -150,6 +150,14 @@ impl Supervisor {
         response.await.ok().flatten()
     }
 
+    /// Replaces the worker with this process id: it leaves when its replacement is ready, after the other workers of its app that wait for that.
+    /// `false`: it is not ready, is being replaced already, or there is none.
+    pub async fn recycle_worker(&self, pid: u32) -> bool {
+        let (reply, response) = oneshot::channel();
+        self.send(Command::RecycleWorker(pid, reply));
+        response.await.unwrap_or(false)
+    }
+
     /// Begins to start processes; each waits for what it comes after. `held`: the names of those that another instance still
     /// runs. Each of these waits for its [`release_processes`](Self::release_processes), all others for that of all.
     pub fn begin_processes(&self, specs: Vec<ProcessSpec>, held: BTreeSet<Arc<str>>) {

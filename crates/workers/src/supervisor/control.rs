@@ -44,6 +44,8 @@ pub(super) enum Command {
     Snapshot(oneshot::Sender<Snapshot>),
     /// Of the worker with this process id.
     Stack(u32, oneshot::Sender<Option<Vec<u8>>>),
+    /// Replaces the worker with this process id.
+    RecycleWorker(u32, oneshot::Sender<bool>),
 }
 
 /// Commands to the task of the processes: the sender that reports ready apps, and the other end.
@@ -227,12 +229,18 @@ impl Control {
             Some(Command::Shift(by)) => self.shift(by),
             Some(Command::Snapshot(reply)) => drop(reply.send(self.snapshot())),
             Some(Command::Stack(pid, reply)) => self.show_stack(pid, reply),
+            Some(Command::RecycleWorker(pid, reply)) => drop(reply.send(self.recycle(pid))),
             Some(Command::Stop(grace, reply)) => {
                 self.stop(grace);
                 self.stopping.get_or_insert_default().push(reply);
             }
             None => self.stop(Duration::ZERO),
         }
+    }
+
+    fn recycle(&mut self, pid: u32) -> bool {
+        let found = self.running.values_mut().find_map(|running| Some((running.worker_of(pid)?, running)));
+        found.is_some_and(|(id, running)| running.recycle(id, now()))
     }
 
     fn show_stack(&mut self, pid: u32, reply: oneshot::Sender<Option<Vec<u8>>>) {

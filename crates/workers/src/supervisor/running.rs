@@ -397,6 +397,11 @@ impl RunningGeneration {
         Some(printed)
     }
 
+    /// An operator wants the worker replaced. `false`: it is not ready, or is being replaced already.
+    pub(super) fn recycle(&mut self, id: WorkerId, now: Instant) -> bool {
+        self.machine.handle_recycle(id, now)
+    }
+
     /// The worker with this process id.
     pub(super) fn worker_of(&self, pid: u32) -> Option<WorkerId> {
         let is_it =

@@ -31,6 +31,8 @@ pub enum RecycleReason {
     Credit,
     /// The worker asked for it: it was sent SIGTERM, or its app wants to go.
     Requested,
+    /// An operator asked for it.
+    Operator,
 }
 
 /// Why a worker died that should not have.
@@ -66,6 +68,7 @@ impl Reason for RecycleReason {
         Self::Scale,
         Self::Credit,
         Self::Requested,
+        Self::Operator,
     ];
 
     fn name(self) -> &'static str {
@@ -78,6 +81,7 @@ impl Reason for RecycleReason {
             Self::Scale => "scale",
             Self::Credit => "credit",
             Self::Requested => "requested",
+            Self::Operator => "operator",
         }
     }
 }

@@ -49,6 +49,15 @@ impl Generation {
         self.handle_timeout(now);
     }
 
+    /// An operator wants it replaced. `false`: it is not ready, or is being replaced already.
+    pub(in crate::supervisor) fn handle_recycle(&mut self, id: WorkerId, now: Instant) -> bool {
+        let stays = |worker: &&mut Worker| worker.is_ready() && worker.leaving.is_none();
+        let Some(worker) = self.workers.get_mut(&id).filter(stays) else { return false };
+        worker.due = Some((now, RecycleReason::Operator));
+        self.handle_timeout(now);
+        true
+    }
+
     /// How much memory it holds alone, and how much the machine has left, in bytes.
     pub(in crate::supervisor) fn handle_memory(
         &mut self,
@@ -148,6 +157,7 @@ impl Generation {
         let detail = match why {
             RecycleReason::Requests => "it has reached max_requests".to_owned(),
             RecycleReason::Age => "it has reached max_age".to_owned(),
+            RecycleReason::Operator => "an operator requested it".to_owned(),
             why => why.name().to_owned(),
         };
         self.recycle(id, why, detail, now);

@@ -102,6 +102,27 @@ fn one_worker_is_replaced_at_a_time_and_the_others_wait_in_order() {
 }
 
 #[test]
+fn an_operator_replaces_ready_workers_one_by_one() {
+    let mut bench = recycling(2, Recycling::default());
+    let recycle = |bench: &mut Bench, worker: usize| {
+        let is_taken = bench.machine.handle_recycle(bench.id(worker), bench.now);
+        bench.collect();
+        is_taken
+    };
+    assert!(recycle(&mut bench, 0));
+    assert!(!recycle(&mut bench, 0), "it is being replaced");
+    assert_eq!(bench.told(), ["recycle 0 for operator"]);
+    assert!(recycle(&mut bench, 1), "it waits for its turn");
+    assert_eq!(bench.told(), [""; 0]);
+    assert!(!recycle(&mut bench, 2), "a worker that starts");
+    bench.ready(2);
+    assert_eq!(bench.told(), ["retire 0", "recycle 1 for operator"]);
+    bench.ready(3);
+    assert_eq!(bench.told(), ["retire 1"]);
+    assert_eq!(bench.machine.tally().recycles.of(RecycleReason::Operator), 2);
+}
+
+#[test]
 fn age_is_counted_from_ready_and_workers_that_started_together_go_one_by_one() {
     let mut bench = aged(3);
     bench.pass(secs(899));

@@ -1,0 +1,95 @@
+//! What changes something: `POST /reload`, `POST /recycle`, and `POST /stack`, for which a worker gets a signal.
+
+use keepwarm_http1::percent_decode;
+use keepwarm_serve::Request;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::AdminService;
+use super::response::{Response, TEXT};
+use crate::control::{ControlRequest, STOPPING};
+use crate::stack::{self, WorkerError};
+
+impl AdminService {
+    /// As `keepwarm reload`.
+    pub(super) async fn reload(&self, wants_json: bool) -> Response {
+        let (reply, outcome) = oneshot::channel();
+        let _ = self.requests.send(ControlRequest::Reload(reply));
+        let (status, ok, message) = match outcome.await {
+            Ok(Ok(message)) => (200, true, message),
+            Ok(Err(message)) => {
+                (500, false, format!("reload failed; the previous configuration stays active.\n{message}"))
+            }
+            Err(_) => (503, false, STOPPING.to_owned()),
+        };
+        match wants_json {
+            true => Response::json(status, &json!({ "ok": ok, "message": message })),
+            false => Response::new(status, TEXT, format!("{message}\n")),
+        }
+    }
+
+    /// The stacks of the worker that the query names.
+    pub(super) async fn stack(&self, request: &Request, wants_json: bool) -> Response {
+        let Some(worker) = worker_of(request) else { return unnamed("/stack", wants_json) };
+        match stack::print(&self.view, &worker).await {
+            Ok(printed) if wants_json => {
+                Response::json(200, &json!({ "pid": printed.pid, "stack": printed.text }))
+            }
+            Ok(printed) => Response::new(200, TEXT, printed.text),
+            Err(error) => refused(&error, "no_stack", wants_json),
+        }
+    }
+
+    /// Replaces the worker that the query names; does not wait for that.
+    pub(super) async fn recycle(&self, request: &Request, wants_json: bool) -> Response {
+        let Some(worker) = worker_of(request) else { return unnamed("/recycle", wants_json) };
+        match stack::recycle(&self.view, &worker).await {
+            Ok(message) if wants_json => Response::json(202, &json!({ "message": message })),
+            Ok(message) => Response::new(202, TEXT, format!("{message}\n")),
+            Err(error) => refused(&error, "not_ready", wants_json),
+        }
+    }
+}
+
+fn unnamed(path: &str, wants_json: bool) -> Response {
+    let sentence = format!("Name the worker: {path}?worker=APP/NUMBER, or its process id.");
+    Response::error(400, "no_worker", &sentence, wants_json)
+}
+
+fn refused(error: &WorkerError, reason: &str, wants_json: bool) -> Response {
+    match error {
+        WorkerError::UnknownWorker(why) => Response::error(404, "no_worker", why, wants_json),
+        WorkerError::Refused(why) => Response::error(409, reason, why, wants_json),
+    }
+}
+
+fn worker_of(request: &Request) -> Option<String> {
+    named_worker(request.head.query().unwrap_or_default())
+}
+
+/// The worker of `worker=shop/1`, as a browser encodes it.
+fn named_worker(query: &[u8]) -> Option<String> {
+    let value = query.split(|byte| *byte == b'&').find_map(|part| part.strip_prefix(b"worker="))?;
+    let worker = String::from_utf8_lossy(percent_decode(value, &mut Vec::new())).into_owned();
+    Some(worker).filter(|worker| !worker.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_a_worker() {
+        for (query, worker) in [
+            ("worker=shop/1", Some("shop/1")),
+            ("a=b&worker=shop%2F1&c", Some("shop/1")),
+            ("worker=17", Some("17")),
+            ("worker=", None),
+            ("worker", None),
+            ("xworker=1", None),
+            ("", None),
+        ] {
+            assert_eq!(named_worker(query.as_bytes()).as_deref(), worker, "{query}");
+        }
+    }
+}

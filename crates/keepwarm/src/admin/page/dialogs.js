@@ -1,0 +1,166 @@
+// What opens above the page: a worker, a reload, and the help.
+
+import { lines, size, time, words } from "./format.js";
+import { findWorker, LISTS, stateOf, workerName } from "./lists.js";
+import { setText } from "./table.js";
+
+const element = (id) => document.getElementById(id);
+
+/** One worker: its facts, the requests that it holds, its stack, and its replacement. */
+export class WorkerDialog {
+  #key = null;
+  #pid = null;
+  #dialog = element("worker");
+  #changes;
+
+  constructor(changes) {
+    this.#changes = changes;
+    element("stack-button").addEventListener("click", () => this.#showStack());
+    element("recycle-button").addEventListener("click", () => this.#askToRecycle(true));
+    element("recycle-no").addEventListener("click", () => this.#askToRecycle(false));
+    element("recycle-yes").addEventListener("click", () => this.#recycle());
+  }
+
+  open(key, snapshot) {
+    const worker = findWorker(snapshot, key);
+    // It has gone since the list was drawn.
+    if (worker === undefined) return;
+    this.#key = key;
+    this.#pid = worker.pid;
+    this.#writeStack("", "");
+    this.#writeRecycled("");
+    element("recycle-confirm").hidden = true;
+    element("worker-facts").replaceChildren();
+    setText(element("worker-name"), `Worker ${workerName(worker)}`);
+    this.#dialog.showModal();
+    this.update(snapshot);
+  }
+
+  update(snapshot) {
+    if (!this.#dialog.open) return;
+    const worker = findWorker(snapshot, this.#key);
+    writeFacts(element("worker-facts"), worker === undefined ? [["State", "gone"]] : factsOf(worker));
+    writeItems(element("worker-requests"), worker?.active_requests.map(requestLine) ?? [], "none");
+  }
+
+  async #showStack() {
+    const key = this.#key;
+    this.#writeStack("", "");
+    const printed = await this.#post("/stack", () => this.#showStack());
+    if (printed !== null && key === this.#key) this.#writeStack(printed.stack ?? "", printed.detail ?? "");
+  }
+
+  #askToRecycle(asks) {
+    this.#writeRecycled("");
+    element("recycle-confirm").hidden = !asks;
+    element(asks ? "recycle-no" : "recycle-button").focus();
+  }
+
+  async #recycle() {
+    const key = this.#key;
+    this.#askToRecycle(false);
+    const outcome = await this.#post("/recycle", () => this.#recycle());
+    if (outcome !== null && key === this.#key) this.#writeRecycled(outcome.message ?? outcome.detail ?? "");
+  }
+
+  #writeRecycled(outcome) {
+    setText(element("recycle-outcome"), words(outcome));
+    element("recycle-outcome").hidden = outcome === "";
+  }
+
+  /** By its process: during a reload two workers have the same number. */
+  #post(path, again) {
+    return this.#changes.post(`${path}?worker=${encodeURIComponent(this.#pid ?? "")}`, this.#dialog, again);
+  }
+
+  #writeStack(stack, error) {
+    for (const [id, text] of [["stack-text", lines(stack)], ["stack-error", words(error)]]) {
+      setText(element(id), text);
+      element(id).hidden = text === "";
+    }
+  }
+}
+
+function factsOf(worker) {
+  return [
+    ["State", `${stateOf(worker)}, for ${time(worker.state_seconds)}`],
+    ["Process", words(worker.pid)],
+    ["Generation", words(worker.generation)],
+    ["Age", time(worker.age_seconds)],
+    ["Requests so far", words(worker.requests)],
+    ["Earlier workers in this slot", words(worker.restarts)],
+    ["Own memory", size(worker.memory?.own_bytes)],
+    ["Shared memory", size(worker.memory?.shared_bytes)],
+  ];
+}
+
+function requestLine(request) {
+  const state = request.seconds === null ? "waits behind another" : `for ${time(request.seconds)}`;
+  return `${words(request.method)} ${words(request.route)} ${state}, id ${words(request.request_id)}`;
+}
+
+function writeFacts(list, facts) {
+  if (list.children.length !== facts.length * 2) {
+    list.replaceChildren(...facts.flatMap(() => [document.createElement("dt"), document.createElement("dd")]));
+  }
+  facts.flat().forEach((text, at) => setText(list.children[at], text));
+}
+
+function writeItems(list, texts, none) {
+  const shown = texts.length === 0 ? [none] : texts;
+  while (list.children.length > shown.length) list.lastElementChild.remove();
+  while (list.children.length < shown.length) list.append(document.createElement("li"));
+  shown.forEach((text, at) => setText(list.children[at], text));
+}
+
+/** Asks before it reloads, and shows what came of it. */
+export class ReloadDialog {
+  #dialog = element("reload");
+  #changes;
+
+  constructor(changes) {
+    this.#changes = changes;
+    element("reload-button").addEventListener("click", () => this.#open());
+    element("reload-confirm").addEventListener("click", () => this.#reload());
+  }
+
+  #open() {
+    this.#write("");
+    this.#dialog.showModal();
+  }
+
+  async #reload() {
+    // A second one would wait for the first.
+    if (!element("reload-busy").hidden) return;
+    this.#write("", true);
+    const outcome = await this.#changes.post("/reload", this.#dialog, () => this.#reload());
+    this.#write(outcome === null ? "" : (outcome.message ?? outcome.detail ?? ""));
+  }
+
+  #write(outcome, isBusy = false) {
+    element("reload-busy").hidden = !isBusy;
+    element("reload-outcome").hidden = outcome === "";
+    setText(element("reload-outcome"), lines(outcome));
+  }
+}
+
+/** Keys and columns. */
+export function openHelp() {
+  const columns = element("help-columns");
+  if (columns.children.length === 0) {
+    columns.append(...LISTS.flatMap((list) => [titled("h4", list.title), meanings(list)]));
+  }
+  element("help").showModal();
+}
+
+function meanings(list) {
+  const element = document.createElement("dl");
+  element.append(...list.columns.flatMap(([title, meaning]) => [titled("dt", title), titled("dd", meaning)]));
+  return element;
+}
+
+function titled(name, text) {
+  const element = document.createElement(name);
+  element.textContent = text;
+  return element;
+}
