@@ -27,6 +27,8 @@ pub(crate) struct Subrequest(Front);
 pub(crate) struct OwnRequests {
     /// Of the service that decides.
     decision: Option<ResponsePlan>,
+    /// It is read to its end before the request is served.
+    whole: bool,
     /// Of the app that gets copies.
     copy: Option<ResponsePlan>,
 }
@@ -35,6 +37,8 @@ pub(crate) struct OwnRequests {
 #[derive(Default)]
 pub(crate) struct OwnApps {
     service: Option<Arc<App>>,
+    /// As of [`OwnRequests`].
+    whole: bool,
     copies: Option<Arc<App>>,
     /// Of the copies.
     pub(crate) seen: Rc<RefCell<Observations>>,
@@ -54,6 +58,7 @@ impl Scenario for Subrequest {
         let mut rng = Rng::new(!seed);
         let (decides, copies) = *rng.pick(&[(true, false), (false, true), (true, true)]);
         front.own.decision = decides.then(|| response(&mut rng, front.clean));
+        front.own.whole = rng.chance(500);
         front.own.copy = copies.then(|| response(&mut rng, front.clean));
         Self(front)
     }
@@ -126,7 +131,7 @@ impl OwnRequests {
             let copied = move |path: &str| copied(path).map(|id| (id, plan.clone()));
             start(Rc::new(copied), &seen)
         });
-        OwnApps { service, copies, seen }
+        OwnApps { service, whole: self.whole, copies, seen }
     }
 }
 
@@ -149,7 +154,7 @@ impl OwnApps {
                 user_header: None,
                 response_headers: Vec::new(),
                 passes_ambiguous_paths: false,
-                limits: FetchLimits { time, body: 64 * 1024, reads_success: false },
+                limits: FetchLimits { time, body: MOST, reads_success: self.whole },
             };
             AuthRequest::new(
                 "service".into(),

@@ -230,14 +230,16 @@ impl Drop for Admin {
 }
 
 impl AdminListener {
+    // It stops accepting first: a client whose stream has ended connects again at once, and is the other process's then.
+
     fn end(&self, bind: &Bind, kept: &[SocketAddr]) {
-        self.handler.changes.send_replace(true);
         self.sockets.end(bind, &self.stops, kept);
+        self.handler.changes.send_replace(true);
     }
 
     fn hand_over(&self) {
-        self.handler.changes.send_replace(true);
         self.stops.iter().for_each(StopListening::hand_over);
+        self.handler.changes.send_replace(true);
     }
 }
 
