@@ -34,6 +34,9 @@ _keepwarm() {
             keepwarm,maintenance)
                 cmd="keepwarm__subcmd__maintenance"
                 ;;
+            keepwarm,recycle)
+                cmd="keepwarm__subcmd__recycle"
+                ;;
             keepwarm,reference)
                 cmd="keepwarm__subcmd__reference"
                 ;;
@@ -71,7 +74,7 @@ _keepwarm() {
 
     case "${cmd}" in
         keepwarm)
-            opts="-h -V --help --version run init reload restart status why top stack maintenance check convert hash-password explain reference"
+            opts="-h -V --help --version run init reload restart status why top stack recycle maintenance check convert hash-password explain reference"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -341,6 +344,32 @@ _keepwarm() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        keepwarm__subcmd__recycle)
+            opts="-h --config --pid --pid-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

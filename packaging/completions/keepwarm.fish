@@ -34,6 +34,7 @@ complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "status" -d 'Show 
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "why" -d 'Say what slows the running instance down, with evidence'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "top" -d 'Show apps, workers, routes and upstreams live on a screen'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "stack" -d 'Print the stacks of a worker\'s threads, and log them'
+complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "recycle" -d 'Replace a worker: it leaves once its replacement is ready'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "maintenance" -d 'Begin or end maintenance: new requests get 503 and a page'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "check" -d 'Check any HTTP server for known stalls'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "convert" -d 'Convert the configuration of another server to keepwarm.toml'
@@ -83,6 +84,10 @@ complete -c keepwarm -n "__fish_keepwarm_using_subcommand stack" -l config -d 'C
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand stack" -l pid -d 'Process id of the instance to control' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand stack" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand stack" -s h -l help -d 'Print help'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand recycle" -l config -d 'Configuration file of the instance to control [default: the one started in this directory]' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand recycle" -l pid -d 'Process id of the instance to control' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand recycle" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand recycle" -s h -l help -d 'Print help'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand maintenance; and not __fish_seen_subcommand_from on off" -s h -l help -d 'Print help'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand maintenance; and not __fish_seen_subcommand_from on off" -f -a "on" -d 'Respond with 503 to new requests; requests in progress finish'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand maintenance; and not __fish_seen_subcommand_from on off" -f -a "off" -d 'Serve again; without --app and --listener, end all maintenance'

@@ -303,13 +303,30 @@ fn a_stack_shows_where_a_worker_stands() {
 }
 
 #[test]
+fn a_worker_is_replaced_by_its_name() {
+    let server = start(1);
+    let before = server.workers();
+    let output = run(server.folder(), &["recycle", "app/1"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(said.contains("worker app/1 ") && said.contains(&before[0].to_string()), "{said}");
+    wait_for(&server, "another worker serves alone", |status| {
+        let workers = status["workers"].as_array().expect("a list");
+        workers.len() == 1 && workers[0]["pid"] != before[0] && workers[0]["state"] == "ready"
+    });
+    assert_eq!(json(&server)["apps"][0]["recycles"]["operator"], 1);
+}
+
+#[test]
 fn an_unknown_worker_is_an_error_that_lists_the_known_ones() {
     let server = start(1);
     for worker in ["app/7", "1", "nothing", "app/"] {
-        let output = run(server.folder(), &["stack", worker]);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("there is no worker") && said.contains("app/1"), "{said}");
+        for command in ["stack", "recycle"] {
+            let output = run(server.folder(), &[command, worker]);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert!(said.contains("there is no worker") && said.contains("app/1"), "{said}");
+        }
     }
 }
 

@@ -88,8 +88,10 @@ fn a_healthy_server_gets_a_line_and_status_0() {
 #[test]
 fn what_cannot_be_known_is_status_2() {
     let server = start("127.0.0.1:1");
-    wait_until("the app is observed", LONG, || {
-        json(&server).1["apps"].as_array().is_some_and(|apps| !apps.is_empty())
+    // An app may be observed a second before the upstream is.
+    wait_until("both are observed", LONG, || {
+        let why = json(&server).1;
+        ["apps", "upstreams"].iter().all(|list| why[list].as_array().is_some_and(|all| !all.is_empty()))
     });
     let output = why(&server, &["nothing"]);
     let said = text(&output.stderr);

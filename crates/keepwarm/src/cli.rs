@@ -91,7 +91,9 @@ pub(crate) enum Command {
     /// shows the next list, arrows and PgUp/PgDn move, s sorts, / filters, ? shows help, q quits. Without a terminal use `keepwarm why --json`.
     Top(Top),
     /// Print the stacks of a worker's threads, and log them
-    Stack(Stack),
+    Stack(NamedWorker),
+    /// Replace a worker: it leaves once its replacement is ready
+    Recycle(NamedWorker),
     /// Begin or end maintenance: new requests get 503 and a page
     Maintenance {
         #[command(subcommand)]
@@ -240,7 +242,7 @@ pub(crate) struct Top {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Stack {
+pub(crate) struct NamedWorker {
     /// Worker: APP/NUMBER as `keepwarm status` shows it, or its process id
     pub(crate) worker: String,
     #[command(flatten)]

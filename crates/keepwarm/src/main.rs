@@ -28,6 +28,7 @@ mod program_output;
 mod puma;
 mod rate_limits;
 mod readiness;
+mod recycle;
 mod reload;
 mod restart;
 mod run;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         Command::Top(options) => top::top(&options),
         Command::Maintenance { command } => maintenance::maintenance(&command),
         Command::Stack(options) => stack::stack(&options),
+        Command::Recycle(options) => recycle::recycle(&options),
         Command::Check(options) => check::check(&options),
         Command::Convert(options) => convert::convert(&options),
         Command::HashPassword(options) => hash_password::hash_password(&options),

@@ -1,5 +1,4 @@
 //! `keepwarm stack WORKER`: where a worker stands, in its own language's words. One half runs in the command, the other in the Keepwarm that has the worker.
-//! `[admin]` has that half too, and replaces a worker.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -13,27 +12,31 @@ use crate::status::view::View;
 use crate::{cli, complain, exit};
 
 /// Asks for the stack of a worker and prints it.
-pub(crate) fn stack(options: &cli::Stack) -> ExitCode {
-    let instance = match Instance::meant(&options.selector) {
-        Ok(instance) => instance,
+pub(crate) fn stack(options: &cli::NamedWorker) -> ExitCode {
+    let response = match ask("stack", options) {
+        Ok(response) => response,
         Err(status) => return status,
     };
-    let response = match instance.ask(&format!("stack {}", options.worker)) {
-        Ok(response) => response,
-        Err(message) => {
-            complain(&message);
-            return ExitCode::from(exit::FAILED);
-        }
-    };
-    let text = |member: &str| response.get(member).and_then(Value::as_str).unwrap_or_default();
-    if response.get("ok") != Some(&Value::Bool(true)) {
-        complain(text("message"));
-        return ExitCode::from(exit::FAILED);
-    }
+    let stack = response.get("stack").and_then(Value::as_str).unwrap_or_default();
     match std::io::stdout().is_terminal() {
-        true => crate::print(&tame(text("stack"))),
-        false => crate::print(text("stack")),
+        true => crate::print(&tame(stack)),
+        false => crate::print(stack),
     }
+}
+
+/// Asks the instance for something about a worker.
+///
+/// # Errors
+/// The exit status, with the reason printed.
+pub(crate) fn ask(word: &str, options: &cli::NamedWorker) -> Result<Value, ExitCode> {
+    let response = Instance::meant(&options.selector)?.ask(&format!("{word} {}", options.worker));
+    let refused = match response {
+        Ok(response) if response.get("ok") == Some(&Value::Bool(true)) => return Ok(response),
+        Ok(response) => response.get("message").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        Err(message) => message,
+    };
+    complain(&refused);
+    Err(ExitCode::from(exit::FAILED))
 }
 
 /// What an app prints must not steer a terminal.
@@ -55,9 +58,7 @@ fn tame(text: &str) -> String {
 pub(crate) async fn respond(view: &View, worker: &str) -> Value {
     match print(view, worker).await {
         Ok(printed) => json!({ "ok": true, "pid": printed.pid, "stack": printed.text }),
-        Err(WorkerError::UnknownWorker(message) | WorkerError::Refused(message)) => {
-            json!({ "ok": false, "message": message })
-        }
+        Err(error) => error.json(),
     }
 }
 
@@ -73,6 +74,13 @@ pub(crate) struct PrintedStack {
 pub(crate) enum WorkerError {
     UnknownWorker(String),
     Refused(String),
+}
+
+impl WorkerError {
+    pub(crate) fn json(&self) -> Value {
+        let (Self::UnknownWorker(message) | Self::Refused(message)) = self;
+        json!({ "ok": false, "message": message })
+    }
 }
 
 /// Has a worker print its stacks: `APP/NUMBER` or a process id.
@@ -93,19 +101,8 @@ pub(crate) async fn print(view: &View, worker: &str) -> Result<PrintedStack, Wor
     }
 }
 
-/// Has a worker replaced: `APP/NUMBER` or a process id. Returns what happens next.
-pub(crate) async fn recycle(view: &View, worker: &str) -> Result<String, WorkerError> {
-    let (name, pid) = named_process(view, worker).await?;
-    match view.supervisor.recycle_worker(pid).await {
-        true => Ok(format!("{name} (process {pid}) leaves once its replacement is ready")),
-        false => Err(WorkerError::Refused(format!(
-            "{name} (process {pid}) is not replaced: it is not ready, or is being replaced already"
-        ))),
-    }
-}
-
 /// The name and the process of a worker.
-async fn named_process(view: &View, worker: &str) -> Result<(String, u32), WorkerError> {
+pub(crate) async fn named_process(view: &View, worker: &str) -> Result<(String, u32), WorkerError> {
     let snapshot = view.supervisor.snapshot().await;
     let found = find(&snapshot, worker).map_err(WorkerError::UnknownWorker)?;
     let name = format!("worker {}/{}", found.app, found.number);

@@ -337,6 +337,24 @@ def narrow(page, address):
     """), **seen.complaints()}  # fmt: skip
 
 
+def accessible(page, address):
+    """What a screen reader is given, of the wide and of the narrow page."""
+    opened(page, address, FAKE, SNAPSHOT)
+    page.run('await push(makeSnapshot(3, 6, 3)); $("#tab-workers").click(); [...document.querySelectorAll("#headings button")].find((each) => each.textContent === "OWN").click()')
+    trees = {}
+    for name, width in (("wide", 1280), ("narrow", 360)):
+        page.command("Emulation.setDeviceMetricsOverride", width=width, height=740, deviceScaleFactor=1, mobile=width < 400)
+        page.run("await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        nodes = [node for node in page.command("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
+        by_role = {}
+        for node in nodes:
+            by_role.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
+        trees[name] = by_role
+    unnamed = page.run('return [...document.querySelectorAll("button, input, select")].filter((each) => !each.textContent && !each.labels?.length).map((each) => each.outerHTML)')
+    levels = page.run('return [...document.querySelectorAll("h1, h2, h3, h4")].map((each) => Number(each.tagName[1]))')
+    return {"trees": trees, "unnamed": unnamed, "levels": levels, "sorted": page.run('return document.querySelector("[aria-sort]").textContent')}
+
+
 def press(page, key, text=None):
     """A key, as a keyboard sends it."""
     codes = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39, "End": 35, "Tab": 9}
@@ -497,7 +515,7 @@ def take(page, folder):
                 (folder / f"{scheme}-{size}-{name}.png").write_bytes(base64.b64decode(data))
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, linked, token, stack, recycle, reload, refused, narrow, keyboard, lost, many, pictures)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, linked, token, stack, recycle, reload, refused, narrow, accessible, keyboard, lost, many, pictures)}
 
 
 def main():

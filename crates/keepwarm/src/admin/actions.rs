@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::AdminService;
 use super::response::{Response, TEXT};
 use crate::control::{ControlRequest, STOPPING};
+use crate::recycle;
 use crate::stack::{self, WorkerError};
 
 impl AdminService {
@@ -43,7 +44,7 @@ impl AdminService {
     /// Replaces the worker that the query names; does not wait for that.
     pub(super) async fn recycle(&self, request: &Request, wants_json: bool) -> Response {
         let Some(worker) = worker_of(request) else { return unnamed("/recycle", wants_json) };
-        match stack::recycle(&self.view, &worker).await {
+        match recycle::replace(&self.view, &worker).await {
             Ok(message) if wants_json => Response::json(202, &json!({ "message": message })),
             Ok(message) => Response::new(202, TEXT, format!("{message}\n")),
             Err(error) => refused(&error, "not_ready", wants_json),

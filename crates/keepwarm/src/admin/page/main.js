@@ -109,7 +109,7 @@ function showList(next) {
     tab.setAttribute("aria-selected", String(each === list));
     tab.tabIndex = each === list ? 0 : -1;
   }
-  element("panel").setAttribute("aria-labelledby", `tab-${list.id}`);
+  for (const id of ["panel", "table"]) element(id).setAttribute("aria-labelledby", `tab-${list.id}`);
   table.show(list);
   if (snapshot !== null) drawRows();
 }
