@@ -176,7 +176,7 @@ async fn seen<T>(what: &str, mut test: impl AsyncFnMut() -> Option<T>) -> T {
 fn names_are_stable() {
     assert_eq!(
         RecycleReason::ALL.iter().map(|why| why.name()).collect::<Vec<_>>().join(" "),
-        "requests age memory watch reload scale credit requested"
+        "requests age memory watch reload scale credit requested operator"
     );
     assert_eq!(
         Death::ALL.iter().map(|death| death.name()).collect::<Vec<_>>().join(" "),
