@@ -14,7 +14,7 @@ use crate::transport::TransportPlan;
 /// A front door with its clients and workers.
 #[derive(Debug, Clone)]
 pub(crate) enum Listener {
-    Front(Front),
+    Front(Box<Front>),
     Http2(Http2),
 }
 
@@ -26,7 +26,7 @@ impl Scenario for Listener {
             let mut front = Front::generate(seed);
             front.transport = TransportPlan::draw(&mut rng, front.clean, front.is_limited());
             front.speaks_over_tls();
-            Self::Front(front)
+            Self::Front(Box::new(front))
         } else {
             let mut http2 = Http2::generate(seed);
             http2.transport = TransportPlan::draw(&mut rng, http2.clean, http2.is_limited());
@@ -58,7 +58,7 @@ impl Scenario for Listener {
 
     async fn play(self: Rc<Self>) {
         match &*self {
-            Self::Front(front) => Rc::new(front.clone()).play().await,
+            Self::Front(front) => Rc::new(Front::clone(front)).play().await,
             Self::Http2(http2) => Rc::new(http2.clone()).play().await,
         }
     }
@@ -66,10 +66,10 @@ impl Scenario for Listener {
     fn smaller(&self) -> Vec<Self> {
         match self {
             Self::Front(front) => {
-                let mut smaller = Smaller::than(front);
+                let mut smaller = Smaller::than(&**front);
                 smaller.plans.extend(front.smaller());
                 TransportPlan::smaller(&mut smaller, |plan| &mut plan.transport);
-                smaller.plans.into_iter().map(Self::Front).collect()
+                smaller.plans.into_iter().map(|plan| Self::Front(Box::new(plan))).collect()
             }
             Self::Http2(http2) => {
                 let mut smaller = Smaller::than(http2);
