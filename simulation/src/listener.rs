@@ -15,7 +15,7 @@ use crate::transport::TransportPlan;
 #[derive(Debug, Clone)]
 pub(crate) enum Listener {
     Front(Box<Front>),
-    Http2(Http2),
+    Http2(Box<Http2>),
 }
 
 impl Scenario for Listener {
@@ -31,7 +31,7 @@ impl Scenario for Listener {
             let mut http2 = Http2::generate(seed);
             http2.transport = TransportPlan::draw(&mut rng, http2.clean, http2.is_limited());
             http2.speaks_over_tls();
-            Self::Http2(http2)
+            Self::Http2(Box::new(http2))
         }
     }
 
@@ -59,7 +59,7 @@ impl Scenario for Listener {
     async fn play(self: Rc<Self>) {
         match &*self {
             Self::Front(front) => Rc::new(Front::clone(front)).play().await,
-            Self::Http2(http2) => Rc::new(http2.clone()).play().await,
+            Self::Http2(http2) => Rc::new(Http2::clone(http2)).play().await,
         }
     }
 
@@ -72,10 +72,10 @@ impl Scenario for Listener {
                 smaller.plans.into_iter().map(|plan| Self::Front(Box::new(plan))).collect()
             }
             Self::Http2(http2) => {
-                let mut smaller = Smaller::than(http2);
+                let mut smaller = Smaller::than(&**http2);
                 smaller.plans.extend(http2.smaller());
                 TransportPlan::smaller(&mut smaller, |plan| &mut plan.transport);
-                smaller.plans.into_iter().map(Self::Http2).collect()
+                smaller.plans.into_iter().map(|plan| Self::Http2(Box::new(plan))).collect()
             }
         }
     }
