@@ -29,6 +29,19 @@ struct Screen {
     changed: Condvar,
 }
 
+impl Screen {
+    /// Until no process has the terminal any more, or for a second: one that outlives the program may have it.
+    fn wait_for_end(&self) {
+        let text = self.text.lock().expect("no panic while locked");
+        let second = Duration::from_secs(1);
+        drop(
+            self.changed
+                .wait_timeout_while(text, second, |(_, ended)| !*ended)
+                .expect("no panic while locked"),
+        );
+    }
+}
+
 impl Terminal {
     /// Starts `program ARGUMENTS` in a directory, with these variables in addition.
     #[track_caller]
@@ -123,11 +136,13 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).expect("the terminal takes keys");
     }
 
+    /// Waits for the end of the program, and until what it wrote last is on the screen.
     #[track_caller]
     pub fn wait_for_exit(&mut self, bound: Duration) -> ExitStatus {
         let deadline = Instant::now() + bound;
         loop {
             if let Some(status) = self.child.try_wait().expect("wait") {
+                self.screen.wait_for_end();
                 return status;
             }
             assert!(

@@ -154,7 +154,9 @@ fn the_restart_command_replaces_the_workers_of_an_app_and_reads_no_configuration
         assert_eq!(said.lines().count(), 1, "each once: {said}");
         assert_eq!(server.ask(get("/pong")).text(), "pong");
     }
-    wait_until("the first worker has gone", LONG, || !before.iter().any(|pid| alive(*pid)));
+    wait_until("the first workers have gone", LONG, || {
+        !before.iter().any(|pid| alive(*pid)) && server.workers().len() == 1
+    });
     let now = server.workers();
     let output = restart(&["app", "nothing"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
