@@ -3,17 +3,28 @@
 
 use std::process::ExitCode;
 
-use keepwarm_config::Config;
+use keepwarm_config::{App, Config};
 use serde_json::Value;
 
 use crate::find::Instance;
 use crate::{cli, complain, exit};
 
-/// What is replaced, by its name in the configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
-    App(String),
-    Process(String),
+/// What is replaced, of the configuration.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target<'c> {
+    App(&'c App),
+    /// The processes of this name.
+    Process(&'c str),
+}
+
+impl Target<'_> {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::App(one), Self::App(other)) => one.name == other.name,
+            (Self::Process(one), Self::Process(other)) => one == other,
+            _ => false,
+        }
+    }
 }
 
 /// What a caller gets: what was done, in lines.
@@ -48,22 +59,22 @@ pub(crate) fn restart(options: &cli::Restart) -> ExitCode {
 }
 
 /// What these names stand for, each once: `shop`, or `app.shop` where a process has that name, too.
-pub(crate) fn targets(names: &[String], config: &Config) -> Result<Vec<Target>, RestartError> {
-    let mut found = Vec::new();
+pub(crate) fn targets<'c>(names: &[String], config: &'c Config) -> Result<Vec<Target<'c>>, RestartError> {
+    let mut found: Vec<Target<'_>> = Vec::new();
     for name in names {
         let target = target(name, config).map_err(RestartError::Unknown)?;
-        if !found.contains(&target) {
+        if !found.iter().any(|other| other.is(&target)) {
             found.push(target);
         }
     }
     Ok(found)
 }
 
-fn target(name: &str, config: &Config) -> Result<Target, String> {
-    let app =
-        |name: &str| config.apps.iter().any(|app| app.name == name).then(|| Target::App(name.to_owned()));
+fn target<'c>(name: &str, config: &'c Config) -> Result<Target<'c>, String> {
+    let app = |name: &str| config.apps.iter().find(|app| app.name == name).map(Target::App);
     let process = |name: &str| {
-        config.processes.iter().any(|one| one.name == name).then(|| Target::Process(name.to_owned()))
+        let found = config.processes.iter().find(|process| process.name == name);
+        found.map(|process| Target::Process(&process.name))
     };
     let of_section = match name.split_once('.') {
         Some(("app", name)) => app(name),

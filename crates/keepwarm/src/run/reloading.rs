@@ -200,11 +200,11 @@ impl Server {
     ///
     /// # Errors
     /// A name is unknown, and nothing was replaced; or workers do not start.
-    pub(super) async fn restart(&mut self, names: &[String]) -> Result<String, RestartError> {
+    pub(super) async fn restart(&self, names: &[String]) -> Result<String, RestartError> {
         let (mut lines, mut failed) = (Vec::new(), false);
         for target in restart::targets(names, &self.config)? {
-            let outcome = match &target {
-                Target::App(name) => self.restart_app(name).await,
+            let outcome = match target {
+                Target::App(app) => self.restart_app(app).await,
                 Target::Process(name) => self.restart_process(name).await,
             };
             failed |= outcome.is_err();
@@ -214,10 +214,8 @@ impl Server {
         if failed { Err(RestartError::Failed(whole)) } else { Ok(whole) }
     }
 
-    async fn restart_app(&self, name: &str) -> Result<String, String> {
-        let Some(app) = self.config.apps.iter().find(|app| app.name == name) else {
-            return Ok(String::new());
-        };
+    async fn restart_app(&self, app: &AppConfig) -> Result<String, String> {
+        let name = &app.name;
         if let Some(address) = &app.address {
             return Err(format!("app {name}: Keepwarm does not start its server, {address}"));
         }
