@@ -9,7 +9,7 @@ use std::time::Duration;
 use keepwarm_edge::{AuthRequest, AuthSettings, Checks, Mirror, MirrorSettings};
 use keepwarm_net::simulation::{Rng, Settings};
 use keepwarm_serve::{FetchLimits, Handler};
-use keepwarm_workers::dispatch::{App, AppHandler};
+use keepwarm_workers::dispatch::App;
 
 use crate::front::Front;
 use crate::plan::Smaller;
@@ -142,8 +142,7 @@ impl OwnApps {
             None => inner,
             Some(app) => {
                 let settings = MirrorSettings { share: 100, max_body: 1 << 20, all_methods: true };
-                let target = Arc::new(AppHandler(Arc::clone(app)));
-                Arc::new(Mirror::new(inner, "copies".into(), target, settings))
+                Arc::new(Mirror::new(inner, "copies".into(), site::handler(app), settings))
             }
         };
         let time = Duration::from_secs(if clean { 60 } else { 5 });
@@ -156,13 +155,7 @@ impl OwnApps {
                 passes_ambiguous_paths: false,
                 limits: FetchLimits { time, body: MOST, reads_success: self.whole },
             };
-            AuthRequest::new(
-                "service".into(),
-                Arc::new(AppHandler(Arc::clone(app))),
-                true,
-                settings,
-                Vec::new(),
-            )
+            AuthRequest::new("service".into(), site::handler(app), true, settings, Vec::new())
         });
         Checks { auth_request, ..Checks::default() }.around(inner)
     }

@@ -67,7 +67,7 @@ impl Site {
             .replace("127.0.0.1:6379", &format!("127.0.0.1:{}", redis.1))
             .replace("127.0.0.1:8080", "127.0.0.1:0");
         let files = recipe::files(&text);
-        let config = &files.iter().find(|(name, _)| name == "keepwarm.toml").expect("a configuration").1;
+        let config = &recipe::file_of(&files, "keepwarm.toml");
         let server = Server::spawn(config, |command| {
             let folder = command.get_current_dir().expect("a folder").to_owned();
             lay_out(&folder, application, &files);
