@@ -105,7 +105,7 @@ def requirements(binary):
 
 def archive(root, out):
     """One thread: with more, xz divides the content by their number."""
-    command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--threads-max=1", "--build", root, out]
+    command = ["dpkg-deb", "--root-owner-group", "-Zxz", f"-z{packages.COMPRESSION}", "--threads-max=1", "--build", root, out]
     env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "SOURCE_DATE_EPOCH": str(packages.epoch())}
     try:
         done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

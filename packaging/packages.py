@@ -29,6 +29,8 @@ EXECUTABLE = 0o755
 PLAIN = 0o644
 MACHINES = {"x86_64": 62, "aarch64": 183}  # e_machine of ELF
 PT_INTERP = 3
+# How hard archives are compressed, from 1 to 9. The tests set it to 1: their program is not optimized, and takes a minute for each archive with 9.
+COMPRESSION = int(os.environ.get("KEEPWARM_PACKAGE_COMPRESSION", "9"))
 ZIP_EPOCH = 315_532_800  # 1980-01-01: the ZIP format has no earlier time
 
 
@@ -135,14 +137,14 @@ def tar(entries, directories=None):
 
 
 def gzipped(content):
-    return gzip.compress(content, 9, mtime=0)
+    return gzip.compress(content, COMPRESSION, mtime=0)
 
 
 def zipped(entries, *, ordered=False):
     """A ZIP of the entries, in the order of their names, or with `ordered` in the order given."""
     moment = max(epoch(), ZIP_EPOCH)
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION) as archive:
         for entry in entries if ordered else sorted(entries):
             member = zipfile.ZipInfo(entry.name, zip_time(moment))
             member.create_system = 3  # Unix: the mode is in the upper half of the attributes

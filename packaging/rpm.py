@@ -76,7 +76,7 @@ def rpmbuild(work, arch):
         "_topdir": work,
         "_rpmdir": work / "RPMS",
         "_buildhost": "localhost",
-        "_binary_payload": "w15.zstdio",
+        "_binary_payload": f"w{packages.COMPRESSION + 6}.zstdio",
         "use_source_date_epoch_as_buildtime": "1",
         "clamp_mtime_to_source_date_epoch": "1",
         # The files are finished: nothing strips, compresses or compiles them again, and no scripts are searched for what they need.
