@@ -46,8 +46,8 @@ def documents():
     history = f"keepwarm ({number()}) unstable; urgency=medium\n\n  * Version {packages.version()}; changelog.gz has what changed.\n\n -- {MAINTAINER}  {stamp}\n"
     return [
         text_entry(f"{DOC}/copyright", copyright_text()),
-        packages.Entry(f"{DOC}/changelog.gz", packages.gzipped(system.changes())),
-        packages.Entry(f"{DOC}/changelog.Debian.gz", packages.gzipped(history.encode())),
+        packages.Entry(f"{DOC}/changelog.gz", packages.gzipped(system.changes(), packages.BEST)),
+        packages.Entry(f"{DOC}/changelog.Debian.gz", packages.gzipped(history.encode(), packages.BEST)),
         packages.Entry("usr/share/lintian/overrides/keepwarm", (system.SYSTEM / "deb/lintian-overrides").read_bytes()),
     ]
 

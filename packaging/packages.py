@@ -30,7 +30,8 @@ PLAIN = 0o644
 MACHINES = {"x86_64": 62, "aarch64": 183}  # e_machine of ELF
 PT_INTERP = 3
 # How hard archives are compressed, from 1 to 9. The tests set it to 1: their program is not optimized, and takes a minute for each archive with 9.
-COMPRESSION = int(os.environ.get("KEEPWARM_PACKAGE_COMPRESSION", "9"))
+BEST = 9
+COMPRESSION = int(os.environ.get("KEEPWARM_PACKAGE_COMPRESSION", BEST))
 ZIP_EPOCH = 315_532_800  # 1980-01-01: the ZIP format has no earlier time
 
 
@@ -136,8 +137,8 @@ def tar(entries, directories=None):
     return out.getvalue()
 
 
-def gzipped(content):
-    return gzip.compress(content, COMPRESSION, mtime=0)
+def gzipped(content, level=COMPRESSION):
+    return gzip.compress(content, level, mtime=0)
 
 
 def zipped(entries, *, ordered=False):

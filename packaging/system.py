@@ -55,7 +55,7 @@ def adapters(under):
 def manual():
     """The pages of the commands, and keepwarm.toml(5)."""
     pages = {page.name: page.read_bytes() for page in sorted(MANUAL.glob("*.1"))} | {reference.NAME: reference.page().encode()}
-    return [Entry(f"usr/share/man/man{name[-1]}/{name}.gz", packages.gzipped(text)) for name, text in pages.items()]
+    return [Entry(f"usr/share/man/man{name[-1]}/{name}.gz", packages.gzipped(text, packages.BEST)) for name, text in pages.items()]
 
 
 def completion(name):
