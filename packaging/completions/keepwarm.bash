@@ -22,6 +22,9 @@ _keepwarm() {
             keepwarm,convert)
                 cmd="keepwarm__subcmd__convert"
                 ;;
+            keepwarm,endpoint)
+                cmd="keepwarm__subcmd__endpoint"
+                ;;
             keepwarm,explain)
                 cmd="keepwarm__subcmd__explain"
                 ;;
@@ -61,6 +64,12 @@ _keepwarm() {
             keepwarm,why)
                 cmd="keepwarm__subcmd__why"
                 ;;
+            keepwarm__subcmd__endpoint,drain)
+                cmd="keepwarm__subcmd__endpoint__subcmd__drain"
+                ;;
+            keepwarm__subcmd__endpoint,ready)
+                cmd="keepwarm__subcmd__endpoint__subcmd__ready"
+                ;;
             keepwarm__subcmd__maintenance,off)
                 cmd="keepwarm__subcmd__maintenance__subcmd__off"
                 ;;
@@ -74,7 +83,7 @@ _keepwarm() {
 
     case "${cmd}" in
         keepwarm)
-            opts="-h -V --help --version run init reload restart status why top stack recycle maintenance check convert hash-password explain reference"
+            opts="-h -V --help --version run init reload restart status why top stack recycle maintenance endpoint check convert hash-password explain reference"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -205,6 +214,72 @@ _keepwarm() {
                     return 0
                     ;;
                 --max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        keepwarm__subcmd__endpoint)
+            opts="-h --help drain ready"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        keepwarm__subcmd__endpoint__subcmd__drain)
+            opts="-h --config --pid --pid-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        keepwarm__subcmd__endpoint__subcmd__ready)
+            opts="-h --config --pid --pid-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -36,6 +36,7 @@ complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "top" -d 'Show app
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "stack" -d 'Print the stacks of a worker\'s threads, and log them'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "recycle" -d 'Replace a worker: it leaves once its replacement is ready'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "maintenance" -d 'Begin or end maintenance: new requests get 503 and a page'
+complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "endpoint" -d 'Take an endpoint of an upstream out of use, or put it back'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "check" -d 'Check any HTTP server for known stalls'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "convert" -d 'Convert the configuration of another server to keepwarm.toml'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "hash-password" -d 'Hash a password for `basic_auth`'
@@ -107,6 +108,17 @@ complete -c keepwarm -n "__fish_keepwarm_using_subcommand maintenance; and __fis
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand maintenance; and __fish_seen_subcommand_from off" -l pid -d 'Process id of the instance to control' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand maintenance; and __fish_seen_subcommand_from off" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand maintenance; and __fish_seen_subcommand_from off" -s h -l help -d 'Print help'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand endpoint; and not __fish_seen_subcommand_from drain ready" -s h -l help -d 'Print help'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand endpoint; and not __fish_seen_subcommand_from drain ready" -f -a "drain" -d 'Take an endpoint out of use: it finishes its calls and gets no more'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand endpoint; and not __fish_seen_subcommand_from drain ready" -f -a "ready" -d 'Put a drained endpoint back into use'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand endpoint; and __fish_seen_subcommand_from drain" -l config -d 'Configuration file of the instance to control [default: the one started in this directory]' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand endpoint; and __fish_seen_subcommand_from drain" -l pid -d 'Process id of the instance to control' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand endpoint; and __fish_seen_subcommand_from drain" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand endpoint; and __fish_seen_subcommand_from drain" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand endpoint; and __fish_seen_subcommand_from ready" -l config -d 'Configuration file of the instance to control [default: the one started in this directory]' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand endpoint; and __fish_seen_subcommand_from ready" -l pid -d 'Process id of the instance to control' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand endpoint; and __fish_seen_subcommand_from ready" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand endpoint; and __fish_seen_subcommand_from ready" -s h -l help -d 'Print help'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand check" -l config -d 'Configuration file of the instance to control [default: the one started in this directory]' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand check" -l pid -d 'Process id of the instance to control' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand check" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F

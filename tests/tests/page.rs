@@ -320,6 +320,21 @@ fn a_worker_is_replaced_after_a_confirmation() {
 }
 
 #[test]
+fn an_endpoint_is_drained_after_a_confirmation_and_put_back() {
+    let server = start(&format!(
+        "bind = \"127.0.0.1:0\"\ntoken = \"{TOKEN}\"\n[upstream.search]\nbind = \"127.0.0.2:0\"\n\
+         endpoints = [{{ url = \"http://127.0.0.1:9\" }}, {{ url = \"http://127.0.0.2:9\" }}]"
+    ));
+    let seen = visit(&server, "drain", &[TOKEN]);
+    assert_eq!((&seen["asked"], &seen["refused"]), (&json!([true, "No"]), &json!([true, "Drain endpoint"])));
+    let outcome = seen["outcome"].as_str().expect("a text");
+    assert!(outcome.starts_with("endpoint 127.0.0.1:9 of upstream search gets no more calls"), "{seen:#}");
+    assert_eq!(seen["drained"], json!(["drained", "Put back into use", "Endpoint 127.0.0.1:9 of search"]));
+    let said = "endpoint 127.0.0.1:9 of upstream search gets calls again";
+    assert_eq!(seen["ready"], json!(["up", "Drain endpoint", said]));
+}
+
+#[test]
 fn a_reload_is_confirmed_and_its_outcome_shown() {
     let server = start(&format!("bind = \"127.0.0.1:0\"\ntoken = \"{TOKEN}\""));
     let file = server.folder().join("keepwarm.toml");

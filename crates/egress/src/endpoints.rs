@@ -57,6 +57,13 @@ pub struct DiscoveredEndpoint {
     pub authority: Arc<str>,
 }
 
+impl EndpointEntry {
+    /// The weight it is chosen by; 0: it gets no calls, not even where no other is usable.
+    pub(crate) fn share(&self) -> u32 {
+        if self.state.is_drained() { 0 } else { self.weight }
+    }
+}
+
 impl Default for EndpointSet {
     fn default() -> Self {
         Self::balanced(Vec::new(), BalanceSettings::default())
@@ -96,12 +103,12 @@ impl EndpointSet {
 
     fn balanced(endpoints: Vec<EndpointEntry>, settings: BalanceSettings) -> Self {
         let members = endpoints.iter().map(|entry| Member {
-            weight: entry.weight,
+            weight: entry.share(),
             priority: entry.priority,
             identity: stable_hash(entry.state.name.as_bytes()),
         });
         let balancer = Balancer::new(settings, &members.collect::<Vec<_>>());
-        let is_single = endpoints.iter().filter(|entry| entry.weight > 0).count() < 2;
+        let is_single = endpoints.iter().filter(|entry| entry.share() > 0).count() < 2;
         Self { endpoints, balancer, is_single }
     }
 
@@ -131,7 +138,8 @@ impl EndpointSet {
 
     /// Whether another than this one can be called now: then what this one does says nothing of all of them.
     pub(crate) fn has_another(&self, index: usize, now: Instant) -> bool {
-        let others = self.endpoints.iter().enumerate().filter(|(at, entry)| *at != index && entry.weight > 0);
+        let others =
+            self.endpoints.iter().enumerate().filter(|(at, entry)| *at != index && entry.share() > 0);
         others.into_iter().any(|(_, entry)| entry.state.view(now).usable)
     }
 
@@ -161,6 +169,8 @@ pub struct EndpointState {
     /// What active health checks say; true without any.
     healthy: AtomicBool,
     check_failure: Mutex<Option<CheckFailure>>,
+    /// An operator has taken it out of use. Sets that were made before go on giving it calls.
+    drained: AtomicBool,
     /// How much of its weight it bears, in thousandths: less than 1000 during a slow start.
     warmth: AtomicU32,
     breaker: Mutex<Option<Breaker>>,
@@ -181,6 +191,7 @@ impl EndpointState {
             load: EndpointLoad::new(Instant::now().into_std()),
             healthy: AtomicBool::new(true),
             check_failure: Mutex::default(),
+            drained: AtomicBool::new(false),
             warmth: AtomicU32::new(1000),
             breaker: Mutex::default(),
             record: EndpointRecord::new(Instant::now().into_std()),
@@ -235,6 +246,17 @@ impl EndpointState {
     pub(crate) fn forget_health(&self) {
         self.note_check(true, None);
         self.set_warmth(1000);
+    }
+
+    /// Whether an operator has taken it out of use.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::Relaxed)
+    }
+
+    /// Takes it out of use in sets that are made from now on, or (`false`) puts it back.
+    pub(crate) fn set_drained(&self, drained: bool) {
+        self.drained.store(drained, Ordering::Relaxed);
     }
 
     /// How much of its weight it bears, in thousandths.

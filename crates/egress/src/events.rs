@@ -34,6 +34,19 @@ pub(crate) fn breaker(name: &str, change: &BreakerChange) {
     }
 }
 
+/// An operator has taken an endpoint out of use, or put it back.
+pub(crate) fn drained(upstream: &str, endpoint: &str, drained: bool) {
+    match drained {
+        true => tracing::warn!(
+            name: "endpoint_drained",
+            upstream, endpoint, "endpoint drained: it gets no more calls"
+        ),
+        false => {
+            tracing::info!(name: "endpoint_ready", upstream, endpoint, "endpoint ready: it gets calls again")
+        }
+    }
+}
+
 /// An endpoint is ejected.
 pub(crate) fn ejection(upstream: &str, endpoint: &str, cause: &EjectionCause, length: Duration) {
     let why = match cause {

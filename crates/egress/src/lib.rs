@@ -4,6 +4,7 @@
 mod breaker;
 mod discovery;
 mod door;
+mod drain;
 mod ejection;
 mod endpoints;
 mod events;
@@ -21,6 +22,7 @@ mod upstream;
 
 pub use discovery::{Discovery, DiscoveryStatus, DnsResolver, LookupFailure};
 pub use door::{Door, UpstreamRoute};
+pub use drain::DrainError;
 pub use endpoints::{DiscoveredEndpoint, EndpointEntry, EndpointSet, EndpointState};
 pub use forward::FAILURES;
 pub use health::{CheckFailure, HealthSettings, Probe, run_health_checks};

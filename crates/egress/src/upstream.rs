@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::breaker::UpstreamBreaker;
+use crate::drain::Drained;
 use crate::ejection::Ejections;
 use crate::endpoints::lock;
 use crate::gate::Gate;
@@ -28,6 +29,7 @@ pub struct Upstream {
     settings: ArcSwap<UpstreamSettings>,
     calls: Arc<Calls>,
     endpoints: ArcSwap<EndpointSet>,
+    drained: Drained,
     gate: Gate,
     breaker: UpstreamBreaker,
     budget: Mutex<RetryBudget>,
@@ -54,6 +56,7 @@ impl Upstream {
         Arc::new(Self {
             calls,
             endpoints: ArcSwap::default(),
+            drained: Drained::default(),
             gate,
             breaker: UpstreamBreaker::new(Arc::clone(&name), settings.breaker),
             name,
@@ -77,6 +80,7 @@ impl Upstream {
         lock(&self.budget).set_settings(settings.retry_budget);
         self.ejections.set_settings(settings.outlier);
         set_hedge(&mut lock(&self.hedge), settings.hedge);
+        let drained = self.drained.lock();
         let endpoints = self.endpoints.load();
         let ejection = settings.outlier.map_or(Duration::ZERO, |outlier| outlier.longest());
         let ejected_until = Instant::now().into_std() + ejection;
@@ -85,8 +89,9 @@ impl Upstream {
             entry.state.record().shorten(ejected_until);
         }
         if settings.balance != self.settings.load().balance {
-            self.endpoints.store(Arc::new(endpoints.rebalanced(settings.balance)));
+            self.replace_endpoints(endpoints.rebalanced(settings.balance));
         }
+        drop(drained);
         self.settings.store(Arc::new(settings));
         endpoints.endpoints.iter().for_each(|entry| self.calls.warm(&entry.endpoint));
         self.published.send_modify(|_| ());
@@ -143,6 +148,14 @@ impl Upstream {
         self.endpoints.load_full()
     }
 
+    pub(crate) fn replace_endpoints(&self, endpoints: EndpointSet) {
+        self.endpoints.store(Arc::new(endpoints));
+    }
+
+    pub(crate) fn drained_names(&self) -> &Drained {
+        &self.drained
+    }
+
     /// How looking its names up goes.
     #[must_use]
     pub fn discovery(&self) -> &Arc<DiscoveryStatus> {
@@ -163,13 +176,18 @@ impl Upstream {
 
     /// Discovery has found these. Endpoints that stay keep what is known of them; connections to those that are gone end with what they carry.
     pub fn publish(&self, found: &[DiscoveredEndpoint]) {
+        let drained = self.drained.lock();
         let before = self.endpoints.load_full();
         let settings = self.settings.load();
         let after = Arc::new(EndpointSet::of(found, &before, settings.balance));
         for entry in after.endpoints.iter().filter(|entry| !before.has(&entry.endpoint)) {
             entry.state.set_breaker(settings.breaker);
         }
-        self.endpoints.store(Arc::clone(&after));
+        match drained.is_empty() {
+            true => self.endpoints.store(Arc::clone(&after)),
+            false => self.apply_drained(&after, &drained),
+        }
+        drop(drained);
         for entry in after.endpoints.iter().filter(|entry| !before.has(&entry.endpoint)) {
             self.calls.warm(&entry.endpoint);
         }

@@ -340,7 +340,7 @@ fn resource(request: &Request) -> Option<(Resource, Operation)> {
 }
 
 /// The paths beside those of the page, and what each does.
-const PATHS: [(&str, Operation); 10] = [
+const PATHS: [(&str, Operation); 11] = [
     ("/", Operation::Read),
     ("/livez", Operation::Read),
     ("/readyz", Operation::Read),
@@ -351,6 +351,7 @@ const PATHS: [(&str, Operation); 10] = [
     ("/reload", Operation::Write),
     ("/stack", Operation::Write),
     ("/recycle", Operation::Write),
+    ("/endpoint", Operation::Write),
 ];
 
 impl AdminService {
@@ -375,6 +376,7 @@ impl AdminService {
             "/reload" => self.reload(wants_json).await,
             "/stack" => self.stack(request, wants_json).await,
             "/recycle" => self.recycle(request, wants_json).await,
+            "/endpoint" => self.endpoint(request, wants_json),
             _ => Response::new(200, TEXT, INDEX.to_owned()),
         }
     }
@@ -392,4 +394,6 @@ GET  /stats    a Ruby app in the format of Puma's `stats`; ?app=NAME if there ar
 POST /reload   same as `keepwarm reload`; over a Unix socket, or with the token
 POST /stack    stacks of a worker, ?worker=APP/NUMBER; over a Unix socket, or with the token
 POST /recycle  replaces a worker, ?worker=APP/NUMBER; over a Unix socket, or with the token
+POST /endpoint takes an endpoint out of use or puts it back, ?upstream=NAME&endpoint=ADDRESS&state=drain (or ready);
+               over a Unix socket, or with the token
 ";

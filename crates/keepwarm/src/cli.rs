@@ -2,6 +2,7 @@
 
 mod check;
 mod convert;
+mod endpoint;
 #[cfg(test)]
 mod generated;
 mod hint;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 pub(crate) use check::{Check, FailOn};
 use clap::{Args, Parser, Subcommand};
 pub(crate) use convert::Convert;
+pub(crate) use endpoint::Endpoint;
 pub(crate) use maintenance::{Maintenance, MaintenanceOn, MaintenanceSubject};
 pub(crate) use place::Variables;
 pub(crate) use why::Why;
@@ -98,6 +100,11 @@ pub(crate) enum Command {
     Maintenance {
         #[command(subcommand)]
         command: Maintenance,
+    },
+    /// Take an endpoint of an upstream out of use, or put it back
+    Endpoint {
+        #[command(subcommand)]
+        command: Endpoint,
     },
     /// Check any HTTP server for known stalls
     #[command(long_about = check::ABOUT)]

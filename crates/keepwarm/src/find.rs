@@ -116,11 +116,38 @@ impl Instance {
         control::open(&self.name, request)
     }
 
+    /// Has the selected instance do something; returns its response.
+    ///
+    /// # Errors
+    /// The exit status, with the reason printed.
+    pub(crate) fn command(selector: &cli::InstanceSelector, request: &str) -> Result<Value, ExitCode> {
+        let refused = match Self::meant(selector)?.ask(request) {
+            Ok(response) if response.get("ok") == Some(&Value::Bool(true)) => return Ok(response),
+            Ok(response) => message(&response).to_owned(),
+            Err(message) => message,
+        };
+        complain(&refused);
+        Err(ExitCode::from(exit::FAILED))
+    }
+
+    /// As [`Self::command`]; prints what the instance says about it.
+    pub(crate) fn command_and_tell(selector: &cli::InstanceSelector, request: &str) -> ExitCode {
+        match Self::command(selector, request) {
+            Ok(response) => crate::print(message(&response)),
+            Err(status) => status,
+        }
+    }
+
     /// Sends it a request; returns its response, or in words why there is none.
     pub(crate) fn ask(&self, request: &str) -> Result<Value, String> {
         control::ask(&self.name, request)
             .map_err(|error| format!("process {} did not respond: {error}", self.pid))
     }
+}
+
+/// What an instance says in a response.
+pub(crate) fn message(response: &Value) -> &str {
+    response.get("message").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A line for each process: its id, its directory, its command.

@@ -12,6 +12,7 @@ mod control;
 mod convert;
 mod dev_tls;
 mod dry_run;
+mod endpoint;
 mod error_reference;
 mod fastcgi;
 #[cfg(feature = "fault-injection")]
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         Command::Why(options) => why::command::why(&options),
         Command::Top(options) => top::top(&options),
         Command::Maintenance { command } => maintenance::maintenance(&command),
+        Command::Endpoint { command } => endpoint::endpoint(&command),
         Command::Stack(options) => stack::stack(&options),
         Command::Recycle(options) => recycle::recycle(&options),
         Command::Check(options) => check::check(&options),

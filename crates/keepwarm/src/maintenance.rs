@@ -23,23 +23,13 @@ pub(crate) fn maintenance(command: &cli::Maintenance) -> ExitCode {
         cli::Maintenance::On(options) => (&options.selector, begin_request(options)),
         cli::Maintenance::Off { subject, selector } => (selector, Ok(end_request(subject))),
     };
-    let outcome = match (Instance::meant(selector), request) {
-        (Err(status), _) => return status,
-        (_, Err(message)) => {
+    match request {
+        Ok(request) => Instance::command_and_tell(selector, &format!("maintenance {request}")),
+        Err(message) => {
             complain(&message);
-            return ExitCode::from(exit::USAGE);
+            ExitCode::from(exit::USAGE)
         }
-        (Ok(instance), Ok(request)) => instance.ask(&format!("maintenance {request}")),
-    };
-    let message = match &outcome {
-        Ok(response) => response.get("message").and_then(Value::as_str).unwrap_or_default(),
-        Err(message) => message,
-    };
-    if outcome.as_ref().is_ok_and(|response| response.get("ok") == Some(&Value::Bool(true))) {
-        return crate::print(message);
     }
-    complain(message);
-    ExitCode::from(exit::FAILED)
 }
 
 fn begin_request(options: &cli::MaintenanceOn) -> Result<Value, String> {

@@ -4,16 +4,14 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::stack::{WorkerError, ask, named_process};
+use crate::cli;
+use crate::find::Instance;
+use crate::stack::{WorkerError, named_process};
 use crate::status::view::View;
-use crate::{cli, print};
 
 /// Has a worker replaced, and does not wait for that.
 pub(crate) fn recycle(options: &cli::NamedWorker) -> ExitCode {
-    match ask("recycle", options) {
-        Ok(response) => print(response.get("message").and_then(Value::as_str).unwrap_or_default()),
-        Err(status) => status,
-    }
+    Instance::command_and_tell(&options.selector, &format!("recycle {}", options.worker))
 }
 
 /// Responds to `recycle WORKER`.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use crate::find::Instance;
+use crate::find::{Instance, message};
 use crate::{cli, complain, exit};
 
 /// Asks the running Keepwarm to reload, waits until it has, and says how it went.
@@ -15,7 +15,7 @@ pub(crate) fn reload(selector: &cli::InstanceSelector) -> ExitCode {
     };
     match instance.ask("reload") {
         Ok(response) => {
-            let message = response.get("message").and_then(Value::as_str).unwrap_or_default();
+            let message = message(&response);
             if response.get("ok") == Some(&Value::Bool(true)) {
                 return crate::print(message);
             }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use keepwarm_config::{App, Config};
 use serde_json::Value;
 
-use crate::find::Instance;
+use crate::find::{Instance, message};
 use crate::{cli, complain, exit};
 
 /// What is replaced, of the configuration.
@@ -49,7 +49,7 @@ pub(crate) fn restart(options: &cli::Restart) -> ExitCode {
             return ExitCode::from(exit::FAILED);
         }
     };
-    let message = response.get("message").and_then(Value::as_str).unwrap_or_default();
+    let message = message(&response);
     if response.get("ok") == Some(&Value::Bool(true)) {
         return crate::print(message);
     }

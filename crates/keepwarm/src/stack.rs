@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use keepwarm_workers::supervisor::{Snapshot, WorkerSnapshot, WorkerState};
 use serde_json::{Value, json};
 
+use crate::cli;
 use crate::find::Instance;
 use crate::status::view::View;
-use crate::{cli, complain, exit};
 
 /// Asks for the stack of a worker and prints it.
 pub(crate) fn stack(options: &cli::NamedWorker) -> ExitCode {
-    let response = match ask("stack", options) {
+    let response = match Instance::command(&options.selector, &format!("stack {}", options.worker)) {
         Ok(response) => response,
         Err(status) => return status,
     };
@@ -22,21 +22,6 @@ pub(crate) fn stack(options: &cli::NamedWorker) -> ExitCode {
         true => crate::print(&tame(stack)),
         false => crate::print(stack),
     }
-}
-
-/// Asks the instance for something about a worker.
-///
-/// # Errors
-/// The exit status, with the reason printed.
-pub(crate) fn ask(word: &str, options: &cli::NamedWorker) -> Result<Value, ExitCode> {
-    let response = Instance::meant(&options.selector)?.ask(&format!("{word} {}", options.worker));
-    let refused = match response {
-        Ok(response) if response.get("ok") == Some(&Value::Bool(true)) => return Ok(response),
-        Ok(response) => response.get("message").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        Err(message) => message,
-    };
-    complain(&refused);
-    Err(ExitCode::from(exit::FAILED))
 }
 
 /// What an app prints must not steer a terminal.

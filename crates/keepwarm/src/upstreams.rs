@@ -116,11 +116,14 @@ impl Upstreams {
             let tls = prepared.tls.get(&upstream.name).cloned().flatten();
             let same =
                 |entry: &UpstreamEntry| ConnectionKind::of(&entry.config) == ConnectionKind::of(upstream);
-            let entry = match (before.remove(&upstream.name).filter(same), self.next.remove(&upstream.name)) {
+            let old = before.remove(&upstream.name);
+            let drained = old.as_ref().map(|entry| entry.upstream.drained()).unwrap_or_default();
+            let entry = match (old.filter(same), self.next.remove(&upstream.name)) {
                 (Some(entry), _) => self.changed(entry, upstream, tls),
                 (None, Some(made)) => made,
                 (None, None) => self.made(upstream, tls),
             };
+            entry.upstream.inherit_drained(drained);
             entry.upstream.set_log(prepared.logs.get(&upstream.name).cloned().flatten());
             self.entries.insert(upstream.name.clone(), entry);
         }

@@ -291,6 +291,22 @@ def recycle(page, address, token):
     return {"worker": worker, "before": before, "asked": asked, "refused": refused, "outcome": outcome, "after": after}
 
 
+def drain(page, address, token):
+    """Asks first; then the token; then the endpoint is drained, and put back."""
+    opened(page, address)
+    state = 'const state = () => rows()[0][2];'
+    page.run('await until(isShown, "a snapshot"); $("#tab-upstreams").click()')
+    asked = page.run('$("#rows button").click(); $("#drain-button").click(); return [!$("#drain-confirm").hidden, document.activeElement.textContent]')
+    press(page, "Enter")
+    refused = page.run('return [$("#drain-confirm").hidden, document.activeElement.textContent]')
+    page.run('$("#drain-button").click(); $("#drain-yes").click(); await until(() => !$("#token").hidden, "the form")')
+    outcome = page.run('$("#token-text").value = arguments[0]; $("#token button").click(); await until(() => !$("#drain-outcome").hidden, "an outcome"); return $("#drain-outcome").textContent', token)
+    drained = page.run(f'{state} return [await until(() => state() !== "up" && state(), "another state"), $("#drain-button").textContent, $("#endpoint-name").textContent]')
+    # No question: nothing can be lost by it.
+    ready = page.run(f'{state} $("#drain-button").click(); return [await until(() => state() === "up" && state(), "the first state"), $("#drain-button").textContent, $("#drain-outcome").textContent]')
+    return {"asked": asked, "refused": refused, "outcome": outcome, "drained": drained, "ready": ready}
+
+
 def reload(page, address, token, configuration):
     """Asks first; then the token; then the outcome, of a good and of a broken configuration."""
     opened(page, address)
@@ -515,7 +531,7 @@ def take(page, folder):
                 (folder / f"{scheme}-{size}-{name}.png").write_bytes(base64.b64decode(data))
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, linked, token, stack, recycle, reload, refused, narrow, accessible, keyboard, lost, many, pictures)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, linked, token, stack, recycle, drain, reload, refused, narrow, accessible, keyboard, lost, many, pictures)}
 
 
 def main():

@@ -49,6 +49,8 @@ pub struct EndpointStatus {
     pub healthy: bool,
     /// Why the last of them failed.
     pub check_failure: Option<CheckFailure>,
+    /// An operator has taken it out of use.
+    pub drained: bool,
     /// It is ejected, because the others do better.
     pub ejected: bool,
     /// How much of its weight it bears, in thousandths.
@@ -68,10 +70,13 @@ pub struct EndpointStatus {
 }
 
 impl EndpointStatus {
-    /// What it does with calls, in a word: `up`, `warming` (bears less than its share), `half-open`, `open` (its breaker), `ejected` (worse than others), `down` (its
+    /// What it does with calls, in a word: `drained` (an operator has taken it out of use), `up`, `warming` (bears less than its share), `half-open`, `open` (its breaker), `ejected` (worse than others), `down` (its
     /// health checks).
     #[must_use]
     pub fn state(&self) -> &'static str {
+        if self.drained {
+            return "drained";
+        }
         match (self.healthy, self.breaker) {
             (false, _) => "down",
             (true, BreakerState::Closed | BreakerState::HalfOpen) if self.ejected => "ejected",
@@ -119,6 +124,7 @@ impl Upstream {
             weight: entry.weight,
             healthy: state.is_healthy(),
             check_failure: state.check_failure(),
+            drained: state.is_drained(),
             ejected: state.is_ejected(),
             warmth: state.warmth(),
             breaker: state.breaker(),

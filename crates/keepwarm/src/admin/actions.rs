@@ -1,4 +1,4 @@
-//! What changes something: `POST /reload`, `POST /recycle`, and `POST /stack`, for which a worker gets a signal.
+//! What changes something: `POST /reload`, `POST /recycle`, `POST /endpoint`, and `POST /stack`, for which a worker gets a signal.
 
 use keepwarm_http1::percent_decode;
 use keepwarm_serve::Request;
@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::AdminService;
 use super::response::{Response, TEXT};
 use crate::control::{ControlRequest, STOPPING};
+use crate::endpoint::{self, EndpointError};
 use crate::recycle;
 use crate::stack::{self, WorkerError};
 
@@ -50,6 +51,27 @@ impl AdminService {
             Err(error) => refused(&error, "not_ready", wants_json),
         }
     }
+
+    /// Takes the endpoint that the query names out of use, or puts it back.
+    pub(super) fn endpoint(&self, request: &Request, wants_json: bool) -> Response {
+        let named = |name: &str| parameter(request.head.query().unwrap_or_default(), name);
+        let drain = match named("state").as_deref() {
+            Some("drain") => Some(true),
+            Some("ready") => Some(false),
+            _ => None,
+        };
+        let (Some(upstream), Some(endpoint), Some(drain)) = (named("upstream"), named("endpoint"), drain)
+        else {
+            let sentence = "Name the endpoint, and what it is to be: /endpoint?upstream=NAME&endpoint=ADDRESS&state=drain (or ready).";
+            return Response::error(400, "no_endpoint", sentence, wants_json);
+        };
+        match endpoint::set_drained(&self.view, &upstream, &endpoint, drain) {
+            Ok(message) if wants_json => Response::json(200, &json!({ "message": message })),
+            Ok(message) => Response::new(200, TEXT, format!("{message}\n")),
+            Err(EndpointError::Unknown(why)) => Response::error(404, "no_endpoint", &why, wants_json),
+            Err(EndpointError::Refused(why)) => Response::error(409, "last_endpoint", &why, wants_json),
+        }
+    }
 }
 
 fn unnamed(path: &str, wants_json: bool) -> Response {
@@ -65,14 +87,15 @@ fn refused(error: &WorkerError, reason: &str, wants_json: bool) -> Response {
 }
 
 fn worker_of(request: &Request) -> Option<String> {
-    named_worker(request.head.query().unwrap_or_default())
+    parameter(request.head.query().unwrap_or_default(), "worker")
 }
 
-/// The worker of `worker=shop/1`, as a browser encodes it.
-fn named_worker(query: &[u8]) -> Option<String> {
-    let value = query.split(|byte| *byte == b'&').find_map(|part| part.strip_prefix(b"worker="))?;
-    let worker = String::from_utf8_lossy(percent_decode(value, &mut Vec::new())).into_owned();
-    Some(worker).filter(|worker| !worker.is_empty())
+/// The value of `name=value` in a query, as a browser encodes it; none if it is empty.
+fn parameter(query: &[u8], name: &str) -> Option<String> {
+    let mut parts = query.split(|byte| *byte == b'&');
+    let value = parts.find_map(|part| part.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    let value = String::from_utf8_lossy(percent_decode(value, &mut Vec::new())).into_owned();
+    Some(value).filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -90,7 +113,7 @@ mod tests {
             ("xworker=1", None),
             ("", None),
         ] {
-            assert_eq!(named_worker(query.as_bytes()).as_deref(), worker, "{query}");
+            assert_eq!(parameter(query.as_bytes(), "worker").as_deref(), worker, "{query}");
         }
     }
 }

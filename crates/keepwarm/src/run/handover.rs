@@ -59,6 +59,8 @@ pub(super) struct HandoverRest {
     pub(super) tickets: Vec<TicketSecret>,
     /// What is under maintenance.
     pub(super) maintenance: Value,
+    /// The endpoints that are out of use.
+    pub(super) drained: Value,
     /// The `[process.NAME]`s of the old process, which it stops once the new one is the service.
     pub(super) processes: Vec<String>,
 }
@@ -67,9 +69,12 @@ impl HandoverMessage {
     fn to_bytes(&self) -> Vec<u8> {
         let value = match self {
             Self::Listener { bind, lent } => json!({ "say": "listener", "bind": bind, "lent": lent }),
-            Self::End(HandoverRest { sizes, tickets, maintenance, processes }) => {
+            Self::End(HandoverRest { sizes, tickets, maintenance, drained, processes }) => {
                 let tickets: Vec<Value> = tickets.iter().map(ticket).collect();
-                json!({ "say": "end", "sizes": sizes, "tickets": tickets, "maintenance": maintenance, "processes": processes })
+                json!({
+                    "say": "end", "sizes": sizes, "tickets": tickets, "maintenance": maintenance, "drained": drained,
+                    "processes": processes,
+                })
             }
             Self::Ready { taken, histories } => {
                 json!({ "say": "ready", "taken": taken, "histories": histories })
@@ -97,6 +102,7 @@ impl HandoverMessage {
                 sizes: value.get("sizes").map(sizes).unwrap_or_default(),
                 tickets: value.get("tickets").map(tickets).unwrap_or_default(),
                 maintenance: value.get("maintenance").cloned().unwrap_or_default(),
+                drained: value.get("drained").cloned().unwrap_or_default(),
                 processes: value.get("processes").map(names).unwrap_or_default(),
             }),
             "ready" => {
@@ -204,6 +210,7 @@ mod tests {
                 sizes: [("shop".to_owned(), 3)].into(),
                 tickets: vec![TicketSecret { name: [1; 16], secret: [2; 32], created: 3 }],
                 maintenance: json!([{ "scope": {} }]),
+                drained: json!({ "search": ["10.0.0.1:80"] }),
                 processes: vec!["mail".to_owned()],
             }),
             HandoverMessage::Ready { taken: ["127.0.0.1:80".to_owned()].into(), histories: true },

@@ -28,7 +28,6 @@ use super::watchdog::{self, Watchdog};
 use crate::admin::Admin;
 use crate::assemble::DoorVariables;
 use crate::control::{self, ControlRequest, ControlSocket};
-use crate::maintenance;
 use crate::readiness::Readiness;
 use crate::restart::RestartError;
 use crate::service_manager::ServiceManager;
@@ -36,6 +35,7 @@ use crate::status::view::{ServedConfig, View};
 use crate::upstreams::Upstreams;
 use crate::watch::{self, Watch};
 use crate::{assemble, complain, exit, subjects};
+use crate::{endpoint, maintenance};
 
 /// Serves until a signal ends it. With a `takeover` this process is to take the place of another.
 pub(super) fn serve(
@@ -285,6 +285,7 @@ impl Server {
             sizes,
             tickets: self.listeners.tls.ticket_secrets(),
             maintenance: maintenance::saved(),
+            drained: endpoint::saved(&self.upstreams.all()),
             processes: self.supervisor.processes().await.iter().map(|set| set.name.to_string()).collect(),
         };
         match upgrade::upgrade(&self.listeners, &self.admin, &self.config, rest).await {

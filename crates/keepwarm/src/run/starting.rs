@@ -29,7 +29,6 @@ use super::takeover::{self, Takeover};
 use super::watchdog::Watchdog;
 use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, Maps, RouteTargets, StartPlan};
-use crate::dev_tls;
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
 use crate::status::view::{ServedConfig, View};
@@ -38,6 +37,7 @@ use crate::upstreams::Upstreams;
 use crate::version;
 use crate::wants_colors;
 use crate::watch;
+use crate::{dev_tls, endpoint};
 use crate::{file_limit, language, why};
 
 impl Server {
@@ -68,6 +68,9 @@ impl Server {
         // Before the workers: they may call while they boot.
         let mut prepared = upstreams.prepare(&config)?;
         upstreams.apply(&config, &mut prepared);
+        if let Some(takeover) = takeover {
+            endpoint::restore(&takeover.rest.drained, &upstreams.all());
+        }
         // Guarded from the first moment: also a start that is killed leaves nothing.
         let files =
             opened.files().chain(opened_admin.iter().flat_map(OpenedSockets::files)).map(absolute).collect();

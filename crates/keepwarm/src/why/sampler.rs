@@ -179,7 +179,7 @@ impl Sampler {
         let key = (status.name.to_string(), Stall::HandshakePerCall.name());
         let lost = status.totals.lost_retried + status.totals.lost_failed;
         let before = self.lost.entry(Arc::clone(&status.name)).or_insert(lost);
-        let takes_calls = |state: &str| !matches!(state, "down" | "open" | "ejected");
+        let takes_calls = |state: &str| !matches!(state, "down" | "open" | "ejected" | "drained");
         let shown = status.endpoints.len();
         let available = status.endpoints.iter().filter(|endpoint| takes_calls(endpoint.state())).count();
         // Those beyond what the status shows are not looked at one by one.

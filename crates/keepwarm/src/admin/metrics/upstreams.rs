@@ -167,6 +167,12 @@ fn endpoints(upstreams: &[UpstreamStatus]) -> Vec<Family> {
             each(|endpoint| endpoint.healthy.into()),
         ),
         gauge(
+            "keepwarm_upstream_endpoint_drained",
+            "1: taken out of use by `keepwarm endpoint drain`",
+            None,
+            each(|endpoint| endpoint.drained.into()),
+        ),
+        gauge(
             "keepwarm_upstream_endpoint_ejected",
             "1: left out as an outlier because the others do better",
             None,

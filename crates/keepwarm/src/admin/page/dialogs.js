@@ -1,7 +1,7 @@
-// What opens above the page: a worker, a reload, and the help.
+// What opens above the page: a worker, an endpoint, a reload, and the help.
 
 import { lines, size, time, words } from "./format.js";
-import { findWorker, LISTS, stateOf, workerName } from "./lists.js";
+import { findEndpoint, findWorker, LISTS, stateOf, workerName } from "./lists.js";
 import { setText } from "./table.js";
 
 const element = (id) => document.getElementById(id);
@@ -79,6 +79,72 @@ export class WorkerDialog {
       element(id).hidden = text === "";
     }
   }
+}
+
+/** One endpoint: its facts, and whether it is in use. */
+export class EndpointDialog {
+  #key = null;
+  #isDrained = false;
+  #dialog = element("endpoint");
+  #changes;
+
+  constructor(changes) {
+    this.#changes = changes;
+    element("drain-button").addEventListener("click", () => (this.#isDrained ? this.#set("ready") : this.#ask(true)));
+    element("drain-no").addEventListener("click", () => this.#ask(false));
+    element("drain-yes").addEventListener("click", () => this.#set("drain"));
+  }
+
+  open(key, snapshot) {
+    // It has gone since the list was drawn.
+    if (findEndpoint(snapshot, key) === undefined) return;
+    this.#key = key;
+    this.#write("");
+    element("drain-confirm").hidden = true;
+    element("endpoint-facts").replaceChildren();
+    setText(element("endpoint-name"), `Endpoint ${words(key[1])} of ${words(key[0])}`);
+    this.#dialog.showModal();
+    this.update(snapshot);
+  }
+
+  update(snapshot) {
+    if (!this.#dialog.open) return;
+    const endpoint = findEndpoint(snapshot, this.#key);
+    writeFacts(element("endpoint-facts"), endpoint === undefined ? [["State", "gone"]] : factsOfEndpoint(endpoint));
+    this.#isDrained = endpoint?.drained ?? false;
+    setText(element("drain-button"), this.#isDrained ? "Put back into use" : "Drain endpoint");
+  }
+
+  #ask(asks) {
+    this.#write("");
+    element("drain-confirm").hidden = !asks;
+    element(asks ? "drain-no" : "drain-button").focus();
+  }
+
+  async #set(state) {
+    const key = this.#key;
+    this.#ask(false);
+    const [upstream, endpoint] = key.map(encodeURIComponent);
+    const path = `/endpoint?upstream=${upstream}&endpoint=${endpoint}&state=${state}`;
+    const outcome = await this.#changes.post(path, this.#dialog, () => this.#set(state));
+    if (outcome !== null && key === this.#key) this.#write(outcome.message ?? outcome.detail ?? "");
+  }
+
+  #write(outcome) {
+    setText(element("drain-outcome"), words(outcome));
+    element("drain-outcome").hidden = outcome === "";
+  }
+}
+
+function factsOfEndpoint(endpoint) {
+  return [
+    ["State", words(endpoint.state)],
+    ["Weight and priority", `${words(endpoint.weight)}, ${words(endpoint.priority)}`],
+    ["Calls in flight", words(endpoint.in_flight)],
+    ["Calls so far", words(endpoint.calls?.total)],
+    ["Last failed health check", words(endpoint.check_failure)],
+    ["Last failure", words(endpoint.last_failure?.sentence)],
+  ];
 }
 
 function factsOf(worker) {

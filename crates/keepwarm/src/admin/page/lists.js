@@ -85,9 +85,9 @@ export const LISTS = [
     id: "upstreams",
     title: "Upstreams",
     columns: [
-      ["UPSTREAM", "name in the configuration"],
+      ["UPSTREAM", "name in the configuration; choose it to see its endpoint, and drain it"],
       ["ENDPOINT", "address; the first 100 of an upstream are shown"],
-      ["STATE", "up, warming (slow start), half-open or open (breaker), ejected (outlier), down (health checks)"],
+      ["STATE", "up, warming (slow start), half-open or open (breaker), ejected (outlier), drained (by an operator), down (health checks)"],
       ["IN FLIGHT", "calls in flight to it", NUMBER],
       ["P99", "99 of 100 calls since the start took no longer", NUMBER],
       ["P50", "half of the calls since the start took no longer", NUMBER],
@@ -224,7 +224,7 @@ function upstreamRows(upstream) {
 
 function endpointRow(upstream, endpoint) {
   const state = endpoint?.state ?? "no endpoint";
-  const color = { up: "good", warming: "warn", "half-open": "warn" }[state] ?? "bad";
+  const color = { up: "good", warming: "warn", "half-open": "warn", drained: "warn" }[state] ?? "bad";
   const { idle = 0, in_use: inUse = 0 } = endpoint?.connections ?? {};
   const cells = [
     name(upstream.name),
@@ -239,7 +239,14 @@ function endpointRow(upstream, endpoint) {
     number(upstream.queue),
     name(endpoint === null ? upstream.lookup_failure : endpoint.last_failure?.sentence),
   ];
-  return { key: JSON.stringify([upstream.name, endpoint?.name]), cells };
+  const key = JSON.stringify([upstream.name, endpoint?.name]);
+  return endpoint === null ? { key, cells } : { key, cells, open: { endpoint: [upstream.name, endpoint.name] } };
+}
+
+/** The endpoint of a row's `open.endpoint`. */
+export function findEndpoint(snapshot, [upstream, name]) {
+  const found = snapshot.status.upstreams.find((one) => one.name === upstream);
+  return found?.endpoints.find((endpoint) => endpoint.name === name);
 }
 
 function listenerRow(listener) {

@@ -3,7 +3,7 @@
 
 import { Changes } from "./changes.js";
 import { Charts } from "./chart.js";
-import { openHelp, ReloadDialog, WorkerDialog } from "./dialogs.js";
+import { EndpointDialog, openHelp, ReloadDialog, WorkerDialog } from "./dialogs.js";
 import { time, words } from "./format.js";
 import { ALL, History } from "./history.js";
 import { LISTS } from "./lists.js";
@@ -25,8 +25,9 @@ const charts = new Charts(element("charts"), (moment) => setText(element("moment
 const verdict = new Verdict(element("verdict"), chooseApp);
 const changes = new Changes((path, options) => stream.request(path, options), askToken);
 const worker = new WorkerDialog(changes);
+const endpoint = new EndpointDialog(changes);
 new ReloadDialog(changes);
-const table = new Table((open) => (open.app !== undefined ? chooseApp(open.app) : worker.open(open.worker, snapshot)));
+const table = new Table(openRow);
 
 element("tabs").append(...LISTS.map(newTab));
 showList(list);
@@ -54,6 +55,13 @@ function draw() {
   charts.update(history.of(app));
   drawRows();
   worker.update(snapshot);
+  endpoint.update(snapshot);
+}
+
+function openRow(open) {
+  if (open.app !== undefined) chooseApp(open.app);
+  else if (open.worker !== undefined) worker.open(open.worker, snapshot);
+  else endpoint.open(open.endpoint, snapshot);
 }
 
 function drawHeading() {

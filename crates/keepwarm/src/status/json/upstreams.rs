@@ -49,6 +49,7 @@ fn endpoint(endpoint: &EndpointStatus) -> Value {
         "healthy": endpoint.healthy,
         "check_failure": endpoint.check_failure.as_ref().map(|failure| &failure.sentence),
         "breaker": endpoint.breaker.name(),
+        "drained": endpoint.drained,
         "ejected": endpoint.ejected,
         "weight": endpoint.weight,
         "priority": endpoint.priority,
