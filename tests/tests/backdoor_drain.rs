@@ -160,7 +160,7 @@ fn a_reload_and_an_upgrade_do_not_end_it() {
     assert_eq!(responders(&service.server), ["second"]);
     assert_eq!(shown(folder)[0]["state"], "drained");
 
-    // Another set of endpoints; then another protocol, for which the upstream is made anew.
+    // Another set of endpoints; then another protocol, for which the upstream is made again.
     let third = format!("{{ url = \"http://{}\" }}, ", third.address());
     let wider = plain.replace("endpoints = [", &format!("endpoints = [{third}"));
     for (generation, config) in

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use crate::endpoints::lock;
 use crate::{EndpointSet, Upstream};
 
-/// The names of the endpoints of an upstream that are out of use. Whoever changes the endpoints holds the lock meanwhile.
+/// The names of the endpoints of an upstream that are out of use. Any change of the endpoints holds the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Drained(Mutex<BTreeSet<String>>);
 
@@ -17,7 +17,7 @@ impl Drained {
     }
 }
 
-/// Why an endpoint is not taken out of use, or put back.
+/// Why the state of an endpoint was not changed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DrainError {
     /// There is none of this name.
@@ -68,7 +68,7 @@ impl Upstream {
         }
     }
 
-    /// Publishes the endpoints anew, with these out of use.
+    /// Publishes the endpoints again, with these out of use.
     pub(crate) fn apply_drained(&self, endpoints: &EndpointSet, names: &BTreeSet<String>) {
         for entry in &endpoints.endpoints {
             entry.state.set_drained(names.contains(&**entry.state.name()));

@@ -62,7 +62,7 @@ impl AdminService {
         };
         let (Some(upstream), Some(endpoint), Some(drain)) = (named("upstream"), named("endpoint"), drain)
         else {
-            let sentence = "Name the endpoint, and what it is to be: /endpoint?upstream=NAME&endpoint=ADDRESS&state=drain (or ready).";
+            let sentence = "Name the endpoint and its new state: /endpoint?upstream=NAME&endpoint=ADDRESS&state=drain (or ready).";
             return Response::error(400, "no_endpoint", sentence, wants_json);
         };
         match endpoint::set_drained(&self.view, &upstream, &endpoint, drain) {
