@@ -20,7 +20,7 @@ mod stats;
 mod upstream;
 
 pub use discovery::{Discovery, DiscoveryStatus, DnsResolver, LookupFailure};
-pub use door::{Door, UpstreamRoute};
+pub use door::{Door, OwnCalls, UpstreamRoute};
 pub use endpoints::{DiscoveredEndpoint, EndpointEntry, EndpointSet, EndpointState};
 pub use forward::FAILURES;
 pub use health::{CheckFailure, HealthSettings, Probe, run_health_checks};

@@ -30,6 +30,7 @@ use super::watchdog::Watchdog;
 use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, Maps, RouteTargets, StartPlan};
 use crate::dev_tls;
+use crate::otlp::Otlp;
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
 use crate::status::view::{ServedConfig, View};
@@ -67,14 +68,19 @@ impl Server {
         let watch = watch::start(&config);
         // Before the workers: they may call while they boot.
         let mut prepared = upstreams.prepare(&config)?;
+        let mut otlp = Otlp::default();
+        let tracing = otlp.prepare(&config);
+        upstreams.set_tracing(tracing.clone());
         upstreams.apply(&config, &mut prepared);
         // Guarded from the first moment: also a start that is killed leaves nothing.
         let files =
             opened.files().chain(opened_admin.iter().flat_map(OpenedSockets::files)).map(absolute).collect();
         let maps = Maps::of(&config)?;
-        let targets = RouteTargets { links: &links, upstreams: &upstreams, maps: &maps };
+        let targets =
+            RouteTargets { links: &links, upstreams: &upstreams, maps: &maps, tracing: tracing.as_ref() };
         let tls = listeners.tls.preparation(&config, false)()?;
         let mut plan = listeners.plan(&config, opened, targets, tls)?;
+        otlp.apply(&config, tracing, &upstreams);
         listeners.serve_new_doors(&mut plan);
         // The number of workers that the load of the process before required.
         let none = BTreeMap::new();
@@ -94,6 +100,7 @@ impl Server {
             config,
             links,
             upstreams,
+            otlp,
             door_variables,
             listeners,
             supervisor,
