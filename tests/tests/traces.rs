@@ -411,7 +411,7 @@ fn what_may_succeed_later_is_sent_again_and_nothing_else() {
         });
         let server = start(&config(collector.address(), "", ""));
         server.ask(with("/one", ""));
-        let log = server.wait_for_log("collector did not accept spans", LONG);
+        let log = server.wait_for_log("collector did not accept telemetry", LONG);
         assert!(log.contains(status.split(' ').next().unwrap()), "{log}");
         let begun = Instant::now();
         server.ask(with("/two", ""));
@@ -422,7 +422,7 @@ fn what_may_succeed_later_is_sent_again_and_nothing_else() {
         assert_eq!(bodies[1] == bodies[0], again, "{status}");
         if again {
             assert!(begun.elapsed() >= Duration::from_millis(500), "it was told to wait");
-            server.wait_for_log("collector accepts spans again", LONG);
+            server.wait_for_log("collector accepts telemetry again", LONG);
         }
         let outcome = if again { "sent" } else { "refused" };
         admin::wait_for_metric(
@@ -477,7 +477,7 @@ fn a_collector_that_is_none_is_named_and_harms_nothing() {
         });
         let server = start(&config(collector.address(), "", ""));
         assert_eq!(server.ask(with("/one", "")).status, 200);
-        let line = server.wait_for_log("collector did not accept spans", LONG);
+        let line = server.wait_for_log("collector did not accept telemetry", LONG);
         assert!(line.contains(said), "{line}");
         assert_eq!(server.ask(with("/two", "")).status, 200);
         wait_until("the next spans arrive", LONG, || {
@@ -511,7 +511,7 @@ fn the_end_does_not_wait_for_a_silent_collector() {
     server.signal(Signal::TERM);
     assert!(server.wait_for_exit(LONG).success());
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
-    assert!(server.log().contains("last spans"), "{}", server.log());
+    assert!(server.log().contains("last telemetry"), "{}", server.log());
     gate.open();
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::Secret;
 
-/// `[otlp]`: where traces are sent, in OTLP over HTTP.
+/// `[otlp]`: where traces and metrics are sent, in OTLP over HTTP. At least one of them is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Otlp {
     /// Name of the upstream that is the collector, which is in [`crate::Config::upstreams`].
@@ -16,8 +16,10 @@ pub struct Otlp {
     pub resource: BTreeMap<String, String>,
     /// Time limit for one request to the collector.
     pub timeout: Duration,
-    /// `traces`: which traces are sent.
-    pub traces: OtlpTraces,
+    /// `traces`: which traces are sent. `None`: none.
+    pub traces: Option<OtlpTraces>,
+    /// `metrics`. `None`: they are not sent.
+    pub metrics: Option<OtlpMetrics>,
 }
 
 /// `traces` of `[otlp]`.
@@ -35,6 +37,21 @@ pub struct OtlpTraces {
     pub batch: u32,
     /// Bytes of spans that wait to be sent.
     pub buffer: u64,
+}
+
+/// `metrics` of `[otlp]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtlpMetrics {
+    /// Path that they are sent to.
+    pub path: String,
+    /// Time between two requests.
+    pub interval: Duration,
+}
+
+impl Default for OtlpMetrics {
+    fn default() -> Self {
+        Self { path: "/v1/metrics".to_owned(), interval: Duration::from_secs(60) }
+    }
 }
 
 impl Default for OtlpTraces {

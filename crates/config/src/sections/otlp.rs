@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::checker::Checker;
 use crate::key::{DefaultValue, Key, Section, Set, Subtable};
-use crate::model::{Otlp, OtlpTraces, Secret};
+use crate::model::{Otlp, OtlpMetrics, OtlpTraces, Secret};
 use crate::raw::{Directive, Span, Table};
 use crate::shape::{
     Attributes, Count, Percent, RequestPath, ResponseHeaders, SERVICE_NAME, SectionName, Size, Time, WordOr,
@@ -19,6 +19,7 @@ pub(crate) struct OtlpDraft {
     resource: BTreeMap<String, String>,
     timeout: Duration,
     traces: Option<OtlpTraces>,
+    metrics: Option<OtlpMetrics>,
 }
 
 impl Default for OtlpDraft {
@@ -30,6 +31,7 @@ impl Default for OtlpDraft {
             resource: BTreeMap::new(),
             timeout: Duration::from_secs(10),
             traces: None,
+            metrics: None,
         }
     }
 }
@@ -37,9 +39,9 @@ impl Default for OtlpDraft {
 impl OtlpDraft {
     /// `None` if a problem was reported.
     pub(crate) fn finish(self) -> Option<Otlp> {
-        let Self { upstream, headers, service_name, resource, timeout, traces } = self;
+        let Self { upstream, headers, service_name, resource, timeout, traces, metrics } = self;
         let (upstream, _) = upstream?;
-        Some(Otlp { upstream, headers, service_name, resource, timeout, traces: traces? })
+        Some(Otlp { upstream, headers, service_name, resource, timeout, traces, metrics })
     }
 }
 
@@ -51,8 +53,11 @@ pub(super) fn check(draft: &OtlpDraft, table: &Table, directive: &Directive, cx:
     if table.entry("upstream").is_none() {
         cx.missing(directive.span, "upstream = \"collector\"").report(cx);
     }
-    if table.entry("traces").is_none() {
-        cx.missing(directive.span, "traces = { sample = \"10%\" }").report(cx);
+    if table.entry("traces").is_none() && table.entry("metrics").is_none() {
+        cx.problem(directive.span, "`otlp` has neither `traces` nor `metrics`: nothing is sent")
+            .key("otlp")
+            .expected("at least one of them, for example traces = { sample = \"10%\" }")
+            .report(cx);
     }
     let is_ours = |name: &&str| draft.headers.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
     if let (Some(entry), Some(name)) = (table.entry("headers"), OF_THE_BODY.iter().find(|name| is_ours(name)))
@@ -123,11 +128,48 @@ pub(crate) static OTLP: Section<OtlpDraft> = Section {
         Key {
             name: "traces",
             brief: "Which traces are sent, and how",
-            long: "With this section, apps get `traceparent` ([Trace Context](../operate/traces.md)).",
-            default: DefaultValue::Required,
+            long: "With this section, apps get `traceparent` ([Trace Context](../operate/traces.md)). An empty table has every default.",
+            default: DefaultValue::Words("none: no traces are sent"),
             right: "traces = { sample = \"10%\" }",
             wrong: "traces = true",
             value: &Subtable(&TRACES, |draft: &mut OtlpDraft| draft.traces.get_or_insert_default()),
+            ..Key::LIVE
+        },
+        Key {
+            name: "metrics",
+            brief: "Metrics that are sent",
+            long: "Those of [`/metrics`](../operate/metrics.md), which needs no `[admin]` for this. An empty table has every default.",
+            default: DefaultValue::Words("none: no metrics are sent"),
+            right: "metrics = { interval = \"15s\" }",
+            wrong: "metrics = true",
+            value: &Subtable(&METRICS, |draft: &mut OtlpDraft| draft.metrics.get_or_insert_default()),
+            ..Key::LIVE
+        },
+    ],
+};
+
+static METRICS: Section<OtlpMetrics> = Section {
+    keys: &[
+        Key {
+            name: "path",
+            brief: "Path of the collector that metrics are sent to",
+            default: DefaultValue::Literal("\"/v1/metrics\""),
+            right: "path = \"/otlp/v1/metrics\"",
+            wrong: "path = \"v1/metrics\"",
+            value: &Set(RequestPath, |metrics: &mut OtlpMetrics, path| metrics.path = path),
+            ..Key::LIVE
+        },
+        Key {
+            name: "interval",
+            brief: "Time between two requests",
+            long: "`OTEL_METRIC_EXPORT_INTERVAL` of OpenTelemetry's SDKs.",
+            default: DefaultValue::Literal("\"60s\""),
+            right: "interval = \"15s\"",
+            wrong: "interval = 15",
+            value: &Set(
+                Time(Duration::from_millis(100)..=Duration::from_secs(3600)),
+                |metrics: &mut OtlpMetrics, time| metrics.interval = time,
+            ),
             ..Key::LIVE
         },
     ],

@@ -145,7 +145,7 @@ pub(crate) static ROOT: Section<Root> = Section {
         },
         Key {
             name: "otlp",
-            brief: "Traces for an OpenTelemetry collector, in OTLP over HTTP",
+            brief: "Traces and metrics for an OpenTelemetry collector, in OTLP over HTTP",
             long: "The collector is an upstream, so that its connections are kept, and its TLS and time limits are those of `[upstream.NAME]`. A request never waits for it. [Traces](../operate/traces.md) lists what is sent, and what happens while the collector is slow or down.",
             default: DefaultValue::Words("none: nothing is sent"),
             right: "[otlp]\nupstream = \"collector\"\ntraces = { sample = \"10%\" }\n\n[upstream.collector]\nurl = \"http://127.0.0.1:4318\"",

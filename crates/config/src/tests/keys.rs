@@ -76,7 +76,7 @@ fn push_otlp(text: &mut String, section: &str, key: &str, line: &str) {
         let _ = writeln!(text, "{line}");
     }
     match section == "otlp" {
-        true if key != "traces" => text.push_str("[otlp.traces]\n"),
+        true if !["traces", "metrics"].contains(&key) => text.push_str("[otlp.traces]\n"),
         true => {}
         false => _ = writeln!(text, "[{section}]\n{line}"),
     }

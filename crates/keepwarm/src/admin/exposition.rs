@@ -35,23 +35,23 @@ impl Format {
 
 /// Values of one name.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(crate) struct Family {
     /// Without its unit and without `_total`, which the format adds.
-    pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    pub(super) unit: Option<Unit>,
-    pub(super) kind: MetricType,
-    pub(super) rows: Vec<Row>,
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) unit: Option<Unit>,
+    pub(crate) kind: MetricType,
+    pub(crate) rows: Vec<Row>,
 }
 
 #[derive(Debug)]
-pub(super) struct Row {
-    pub(super) labels: Vec<(&'static str, String)>,
-    pub(super) value: Value,
+pub(crate) struct Row {
+    pub(crate) labels: Vec<(&'static str, String)>,
+    pub(crate) value: Value,
 }
 
 #[derive(Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Count(u64),
     Amount(f64),
     Times(Box<HistogramTotals>),

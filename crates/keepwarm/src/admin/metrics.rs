@@ -21,7 +21,7 @@ use super::process;
 use crate::status::view::{AppStatus, ListenerStatus, RouteStatus, StatusSnapshot, WorkerStatus};
 
 /// All of them.
-pub(super) fn families(status: &StatusSnapshot) -> Vec<Family> {
+pub(crate) fn families(status: &StatusSnapshot) -> Vec<Family> {
     let mut all = requests(status);
     all.extend(workers(status));
     all.extend(processes::families(&status.processes));

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use keepwarm_serve::{FetchFault, FetchedResponse};
 use prost::Message;
 
-use super::messages::{ExportTraceServiceResponse, RpcStatus};
+use super::messages::{ExportResponse, RpcStatus};
 
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,7 @@ fn describe(fault: FetchFault) -> &'static str {
 /// A success says what was rejected of the request, or nothing.
 fn accepted(response: &FetchedResponse) -> Delivery {
     let is_protobuf = response.body.is_empty() || content_type(response) == Some(PROTOBUF);
-    let decoded = ExportTraceServiceResponse::decode(response.body.as_slice());
+    let decoded = ExportResponse::decode(response.body.as_slice());
     match decoded {
         Ok(decoded) if is_protobuf => match decoded.partial_success {
             Some(partial) if partial.rejected > 0 || !partial.error_message.is_empty() => Delivery::Partial {
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(judged(response(200, &[PROTO], b"")), Delivery::Accepted);
         let partial = |rejected, message: &str| {
             let partial_success = Some(PartialSuccess { rejected, error_message: message.to_owned() });
-            ExportTraceServiceResponse { partial_success }.encode_to_vec()
+            ExportResponse { partial_success }.encode_to_vec()
         };
         assert_eq!(judged(response(200, &[PROTO], &partial(0, ""))), Delivery::Accepted);
         let rejected = Delivery::Partial { rejected: 3, message: "too old".to_owned() };

@@ -12,14 +12,14 @@ pub(super) struct ExportTraceServiceRequest {
     pub(super) resource_spans: Vec<ResourceSpans>,
 }
 
-/// `collector/trace/v1/trace_service.proto`
+/// `ExportTraceServiceResponse`, and that of metrics, which is alike.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct ExportTraceServiceResponse {
+pub(super) struct ExportResponse {
     #[prost(message, optional, tag = "1")]
     pub(super) partial_success: Option<PartialSuccess>,
 }
 
-/// `ExportTracePartialSuccess`; those of metrics and logs are alike.
+/// `ExportTracePartialSuccess`, `ExportMetricsPartialSuccess`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct PartialSuccess {
     #[prost(int64, tag = "1")]
@@ -148,6 +148,143 @@ pub(super) enum AnyKind {
     String(String),
     #[prost(int64, tag = "3")]
     Int(i64),
+}
+
+/// `collector/metrics/v1/metrics_service.proto`
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ExportMetricsServiceRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) resource_metrics: Vec<ResourceMetrics>,
+}
+
+/// `metrics/v1/metrics.proto`, and so are the others below.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ResourceMetrics {
+    #[prost(message, optional, tag = "1")]
+    pub(super) resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) scope_metrics: Vec<ScopeMetrics>,
+    #[prost(string, tag = "3")]
+    pub(super) schema_url: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ScopeMetrics {
+    #[prost(message, optional, tag = "1")]
+    pub(super) scope: Option<InstrumentationScope>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) metrics: Vec<Metric>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Metric {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    pub(super) description: String,
+    #[prost(string, tag = "3")]
+    pub(super) unit: String,
+    #[prost(oneof = "MetricData", tags = "5, 7, 9")]
+    pub(super) data: Option<MetricData>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(super) enum MetricData {
+    #[prost(message, tag = "5")]
+    Gauge(Gauge),
+    #[prost(message, tag = "7")]
+    Sum(Sum),
+    #[prost(message, tag = "9")]
+    Histogram(Histogram),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Gauge {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) data_points: Vec<NumberDataPoint>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Sum {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) data_points: Vec<NumberDataPoint>,
+    #[prost(enumeration = "Temporality", tag = "2")]
+    pub(super) aggregation_temporality: i32,
+    #[prost(bool, tag = "3")]
+    pub(super) is_monotonic: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Histogram {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) data_points: Vec<HistogramDataPoint>,
+    #[prost(enumeration = "Temporality", tag = "2")]
+    pub(super) aggregation_temporality: i32,
+}
+
+/// `AggregationTemporality`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub(super) enum Temporality {
+    Unspecified = 0,
+    Delta = 1,
+    Cumulative = 2,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct NumberDataPoint {
+    #[prost(fixed64, tag = "2")]
+    pub(super) start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(super) time_unix_nano: u64,
+    #[prost(oneof = "NumberValue", tags = "4, 6")]
+    pub(super) value: Option<NumberValue>,
+    #[prost(message, repeated, tag = "7")]
+    pub(super) attributes: Vec<KeyValue>,
+}
+
+#[derive(Clone, Copy, PartialEq, Oneof)]
+pub(super) enum NumberValue {
+    #[prost(double, tag = "4")]
+    Double(f64),
+    #[prost(sfixed64, tag = "6")]
+    Int(i64),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct HistogramDataPoint {
+    #[prost(fixed64, tag = "2")]
+    pub(super) start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(super) time_unix_nano: u64,
+    #[prost(fixed64, tag = "4")]
+    pub(super) count: u64,
+    #[prost(double, optional, tag = "5")]
+    pub(super) sum: Option<f64>,
+    #[prost(fixed64, repeated, tag = "6")]
+    pub(super) bucket_counts: Vec<u64>,
+    #[prost(double, repeated, tag = "7")]
+    pub(super) explicit_bounds: Vec<f64>,
+    #[prost(message, repeated, tag = "8")]
+    pub(super) exemplars: Vec<Exemplar>,
+    #[prost(message, repeated, tag = "9")]
+    pub(super) attributes: Vec<KeyValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Exemplar {
+    #[prost(fixed64, tag = "2")]
+    pub(super) time_unix_nano: u64,
+    #[prost(oneof = "ExemplarValue", tags = "3")]
+    pub(super) value: Option<ExemplarValue>,
+    #[prost(bytes = "vec", tag = "5")]
+    pub(super) trace_id: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Oneof)]
+pub(super) enum ExemplarValue {
+    #[prost(double, tag = "3")]
+    Double(f64),
 }
 
 impl KeyValue {

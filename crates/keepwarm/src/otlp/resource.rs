@@ -1,14 +1,27 @@
-//! The resource: what all that is sent is about.
+//! The resource: what all that is sent is about; and the scope, which says who measured it.
 
 use std::fs::read_to_string;
+use std::sync::OnceLock;
 
 use keepwarm_config as config;
 use keepwarm_telemetry::trace::random;
 
-use super::messages::KeyValue;
+use super::messages::{InstrumentationScope, KeyValue, Resource};
 
-/// The attributes of this process. What the configuration has replaces its own.
-pub(super) fn resource(config: &config::Otlp) -> Vec<KeyValue> {
+/// The conventions that names of attributes follow.
+pub(super) const SCHEMA: &str = "https://opentelemetry.io/schemas/1.27.0";
+
+/// Keepwarm itself.
+pub(super) fn scope() -> InstrumentationScope {
+    InstrumentationScope { name: "keepwarm".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+}
+
+/// This process. Attributes of the configuration replace its own.
+pub(super) fn resource(config: &config::Otlp) -> Resource {
+    Resource { attributes: attributes(config) }
+}
+
+fn attributes(config: &config::Otlp) -> Vec<KeyValue> {
     let own = [
         ("service.name", config.service_name.clone()),
         ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -28,9 +41,10 @@ pub(super) fn resource(config: &config::Otlp) -> Vec<KeyValue> {
     all
 }
 
-/// A random UUID (RFC 9562 §5.4): no other process has it.
+/// A random UUID (RFC 9562 §5.4): no other process has it, and all that this one sends has the same.
 fn instance() -> String {
-    let (high, low) = (random(), random());
+    static IDS: OnceLock<(u64, u64)> = OnceLock::new();
+    let (high, low) = *IDS.get_or_init(|| (random(), random()));
     let (high, low) = (high & !0xf000 | 0x4000, low & !(0b11 << 62) | 0b10 << 62);
     let (a, b, c) = (high >> 32, high >> 16 & 0xffff, high & 0xffff);
     format!("{a:08x}-{b:04x}-{c:04x}-{:04x}-{:012x}", low >> 48, low & 0xffff_ffff_ffff)
@@ -60,9 +74,10 @@ mod tests {
             service_name: "shop".to_owned(),
             resource: own.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             timeout: std::time::Duration::from_secs(10),
-            traces: config::OtlpTraces::default(),
+            traces: Some(config::OtlpTraces::default()),
+            metrics: None,
         };
-        let all = resource(&config);
+        let all = attributes(&config);
         let string = |text: &str| vec![AnyKind::String(text.to_owned())];
         assert_eq!(value(&all, "service.name"), string("shop"));
         assert_eq!(value(&all, "host.name"), string("edge-1"));
@@ -77,6 +92,6 @@ mod tests {
         let parts: Vec<&str> = id.split('-').collect();
         assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [8, 4, 4, 4, 12], "{id}");
         assert!(parts[2].starts_with('4') && parts[3].starts_with(['8', '9', 'a', 'b']), "{id}");
-        assert_ne!(id, instance());
+        assert_eq!(id, instance(), "it is that of the process");
     }
 }

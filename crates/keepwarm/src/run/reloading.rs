@@ -153,7 +153,7 @@ impl Server {
         self.links.keep_only(|name| config.app(name).is_some());
         self.upstreams.apply(&config, &mut upstreams);
         self.listeners.apply(&config, plan, generation);
-        self.otlp.apply(&config, tracing, &self.upstreams);
+        self.otlp.apply(&config, tracing, &self.upstreams, &self.view);
         self.listeners.tls.authority.apply(&config);
         self.await_over(generation);
         self.door_variables = doors;

@@ -80,7 +80,6 @@ impl Server {
             RouteTargets { links: &links, upstreams: &upstreams, maps: &maps, tracing: tracing.as_ref() };
         let tls = listeners.tls.preparation(&config, false)()?;
         let mut plan = listeners.plan(&config, opened, targets, tls)?;
-        otlp.apply(&config, tracing, &upstreams);
         listeners.serve_new_doors(&mut plan);
         // The number of workers that the load of the process before required.
         let none = BTreeMap::new();
@@ -91,6 +90,7 @@ impl Server {
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
         view.set_served(ServedConfig { apps: shown_apps(&config), ..ServedConfig::default() });
         why::observe(&view);
+        otlp.apply(&config, tracing, &upstreams, &view);
         let (requester, requests) = mpsc::unbounded_channel();
         let (over_news, over) = mpsc::unbounded_channel();
         let admin = Admin::new(&view, &requester);
