@@ -24,8 +24,9 @@ impl Daemon {
     /// The same; `prepare` gets the directory before.
     #[track_caller]
     pub fn start_with(name: &str, config: &str, arguments: &[&str], prepare: impl FnOnce(&Path)) -> Self {
+        let short = Path::new(name).file_name().and_then(|name| name.to_str()).expect("a program");
         let directory = std::env::temp_dir().join(format!(
-            "keepwarm-{name}-{}-{}",
+            "keepwarm-{short}-{}-{}",
             std::process::id(),
             tools::free_port()
         ));

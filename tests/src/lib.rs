@@ -16,6 +16,7 @@ pub mod load;
 pub mod name_server;
 pub mod oracle;
 pub mod origin;
+pub mod otlp;
 pub mod pebble;
 pub mod process;
 pub mod process_mark;

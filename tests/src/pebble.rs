@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::process::wait_until;
+use crate::tools::go_program;
 
 /// What a test wants of it.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +76,7 @@ impl Pebble {
         fs::write(self.folder.join("pebble.json"), config.to_string()).unwrap();
         let dns_port = dns;
         let dns = format!("127.0.0.1:{dns}");
-        let mut names = program("pebble-challtestsrv");
+        let mut names = Command::new(go_program("pebble-challtestsrv"));
         names.args(["-dnsserver", &dns, "-defaultIPv4", "127.0.0.1", "-defaultIPv6", ""]);
         names.args([
             "-http01",
@@ -90,7 +91,7 @@ impl Pebble {
             "127.0.0.1:0",
         ]);
         self.children.push(self.spawn(&mut names, "names.log"));
-        let mut pebble = program("pebble");
+        let mut pebble = Command::new(go_program("pebble"));
         pebble.arg("-strict").arg("-config").arg(self.folder.join("pebble.json")).args(["-dnsserver", &dns]);
         pebble.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", bad_nonces.to_string());
         // Each order is validated.
@@ -175,10 +176,6 @@ impl Drop for Pebble {
         self.stop();
         let _ = fs::remove_dir_all(&self.folder);
     }
-}
-
-fn program(name: &str) -> Command {
-    Command::new(crate::root().join(".go/bin").join(name))
 }
 
 /// Free for both TCP and UDP. Another process could take one before Pebble does; that has not been seen.

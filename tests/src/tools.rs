@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -115,4 +115,9 @@ fn drain(from: &mut impl Read) -> Vec<u8> {
     let mut bytes = Vec::new();
     let _ = from.read_to_end(&mut bytes);
     bytes
+}
+
+/// A program that `scripts/setup test` has compiled from Go.
+pub fn go_program(name: &str) -> PathBuf {
+    crate::root().join(".go/bin").join(name)
 }

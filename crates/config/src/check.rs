@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use crate::checker::Checker;
 use crate::model::{
     Acme, AcmeChallenge, Action, Admin, App, AppKind, AuthRequest, Config, ErrorPage, HostPattern, ListenTls,
-    Listener, Mirror, PageSource, PathPattern, Program, Route, SplitShare, SplitTarget, Upstream,
+    Listener, Mirror, Otlp, PageSource, PathPattern, Program, Route, SplitShare, SplitTarget, Upstream,
 };
 use crate::raw::{SourceMap, Span, Table, Value};
 use crate::report::Problem;
 use crate::sections::{
-    AuthRequestDraft, ListenDraft, MirrorDraft, Root, RouteDraft, SplitDraft, TlsDraft, UpstreamDraft,
-    check_maps, check_processes, https_redirect, implied_listeners,
+    AuthRequestDraft, ListenDraft, MirrorDraft, OtlpDraft, Root, RouteDraft, SplitDraft, TlsDraft,
+    UpstreamDraft, check_maps, check_processes, https_redirect, implied_listeners,
 };
 use crate::shape::{ErrorPageDraft, PageSourceDraft};
 
@@ -22,7 +22,9 @@ use names::SectionNames;
 
 /// The configuration, valid only if `cx` has no problems afterwards. A missing section is reported for `file`.
 pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Checker<'_>) -> Config {
-    let Root { server, admin, acme, maps, mut listeners, apps, processes, upstreams, rate_limits, .. } = root;
+    let Root {
+        server, admin, otlp, acme, maps, mut listeners, apps, processes, upstreams, rate_limits, ..
+    } = root;
     listeners.extend(implied_listeners(&listeners, &server.limits));
     let acme = acme.finish();
     check_maps(&maps, cx);
@@ -48,9 +50,11 @@ pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Che
         bind: draft.bind.into_iter().map(|(bind, _)| bind).collect(),
         token: draft.token,
     });
+    let otlp = otlp.and_then(|draft| finish_otlp(draft, &known, cx));
     let rate_limits = rate_limits.into_iter().map(|draft| draft.limit).collect();
     let maps = std::mem::take(&mut cx.maps);
-    let config = Config { server, admin, acme, maps, listeners, apps, processes, upstreams, rate_limits };
+    let config =
+        Config { server, admin, otlp, acme, maps, listeners, apps, processes, upstreams, rate_limits };
     names::warn_of_unused(&config, &known, cx);
     config
 }
@@ -164,6 +168,14 @@ fn check_challenges(acme: &Acme, listeners: &[Listener], cx: &mut Checker<'_>) {
             .help("add [listen.http] with bind = \"0.0.0.0:80\" and redirect_to_https = 443")
             .report(cx);
     }
+}
+
+/// `None` if a problem was reported.
+fn finish_otlp(draft: OtlpDraft, known: &SectionNames, cx: &mut Checker<'_>) -> Option<Otlp> {
+    if let Some((name, span)) = &draft.upstream {
+        names::check(name, *span, "otlp.upstream", "otlp.upstream", "upstream", &known.upstreams, cx);
+    }
+    draft.finish()
 }
 
 fn finish_upstream(draft: UpstreamDraft, known: &SectionNames, cx: &mut Checker<'_>) -> Upstream {

@@ -55,6 +55,7 @@ pub(crate) fn check_table(
     let mut root = Root {
         server: Server::default(),
         admin: None,
+        otlp: None,
         acme: AcmeDraft::default(),
         maps: Vec::new(),
         listeners: Vec::new(),

@@ -13,7 +13,8 @@ pub fn reference_markdown() -> String {
         key(&mut out, include);
     }
     // In the order of a typical file; then what this list does not have.
-    let order = ["server", "admin", "listen", "app", "process", "upstream", "rate_limit", "map", "acme"];
+    let order =
+        ["server", "admin", "listen", "app", "process", "upstream", "rate_limit", "map", "acme", "otlp"];
     let mut sections: Vec<_> = top.iter().filter(|info| info.name != "include").collect();
     sections.sort_by_key(|info| order.iter().position(|name| *name == info.name).unwrap_or(order.len()));
     for info in sections {

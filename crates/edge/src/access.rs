@@ -66,6 +66,7 @@ impl AccessLog {
             route: request.notes.target.as_deref(),
             id: RequestId::new(request.number()),
             reason: reason(request, outcome),
+            trace_id: request.notes.trace.as_ref().map(|trace| trace.context.trace_id()),
             referer: head.fields.first("referer"),
             user_agent: head.fields.first("user-agent"),
         };
@@ -116,7 +117,7 @@ pub(crate) fn measure(request: &Request, outcome: &Outcome) {
 }
 
 /// Why a response is not what it might have been: what was noted first, else how it ended.
-fn reason(request: &Request, outcome: &Outcome) -> Option<&'static str> {
+pub(crate) fn reason(request: &Request, outcome: &Outcome) -> Option<&'static str> {
     request.notes.reason.or(match outcome.fate {
         ResponseOutcome::Complete => None,
         ResponseOutcome::Cut => Some("cut"),

@@ -21,6 +21,7 @@ use crate::refusals;
 use crate::route::{Changes, Route, RouteMatch, Target};
 use crate::site::Site;
 use crate::template::Values;
+use crate::traced::{self, Parent};
 
 /// Responds to the requests of a listener by its [`Site`].
 #[derive(Debug)]
@@ -69,6 +70,9 @@ impl Frontend for Edge {
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
         measure(request, outcome);
+        if let Some(trace) = &request.notes.trace {
+            traced::finish(request, outcome, trace);
+        }
         if let Some(log) = self.site.load().access_log() {
             log.record(request, outcome);
         }
@@ -133,6 +137,9 @@ impl Site {
         let scan = if is_server_wide { None } else { Some(normalize(exchange)?) };
         if !self.trusted_proxies().is_empty() {
             judge(exchange.request_mut(), self.trusted_proxies());
+        }
+        if let Some(tracer) = self.tracer() {
+            traced::begin(exchange.request_mut(), tracer);
         }
         if !self.admits(exchange.request()) {
             refusals::ADDRESS_DENIED.respond(exchange);
@@ -259,6 +266,7 @@ impl Site {
                 request.notes.routed.intercept_errors = route.intercept_errors;
                 request.notes.routed.session = route.sticky.as_ref().and_then(|key| key.hash(request));
                 set_fields(request, self.trusted_proxies());
+                traced::set_fields(request, Parent::App);
                 exchange.limit_body(route.max_body);
                 if route.abort_on_half_close {
                     exchange.abort_on_half_close(true);

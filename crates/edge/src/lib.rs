@@ -30,6 +30,7 @@ mod site;
 mod split;
 mod subrequest;
 mod template;
+mod traced;
 mod variable_map;
 
 pub use access::{AccessLog, RecordTemplate};

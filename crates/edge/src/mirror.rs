@@ -16,6 +16,7 @@ use keepwarm_serve::{
     Frontend, Handler, ListenerContext, LocalAddress, OpenConnections, OwnResponse, Refusal, Request,
     respond_with_refusal, send_own_request,
 };
+use keepwarm_telemetry::spans::RequestTrace;
 use keepwarm_telemetry::{counters, meters};
 
 use crate::split::random;
@@ -126,6 +127,7 @@ impl Mirror {
             withheld_fields: notes.routed.withheld_fields.clone(),
             forwarded: notes.forwarded.clone(),
             trusted_peer: notes.trusted_peer,
+            trace: notes.trace.clone(),
             target: Arc::clone(&self.name),
             route: notes.route.clone(),
         };
@@ -187,6 +189,7 @@ struct CopiedNotes {
     withheld_fields: Vec<Arc<FieldPatterns>>,
     forwarded: Option<Box<Forwarded>>,
     trusted_peer: bool,
+    trace: Option<Box<RequestTrace>>,
     target: Arc<str>,
     route: Option<Arc<str>>,
 }
@@ -208,6 +211,7 @@ impl Handler for MirrorTarget {
             (notes.routed.mount, notes.routed.passing) = (copied.mount, copied.passing);
             notes.routed.withheld_fields = copied.withheld_fields;
             (notes.forwarded, notes.trusted_peer) = (copied.forwarded, copied.trusted_peer);
+            notes.trace = copied.trace;
             (notes.target, notes.route) = (Some(copied.target), copied.route);
         }
         self.handler.handle(exchange)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 use keepwarm_serve::{ErrorPages, FieldEdits, Request};
+use keepwarm_telemetry::spans::Tracer;
 
 use crate::access::AccessLog;
 use crate::cidr::Cidr;
@@ -29,6 +30,7 @@ pub struct Site {
     allow: String,
     admitted: Vec<Cidr>,
     denied: Vec<Cidr>,
+    tracer: Option<Arc<Tracer>>,
 }
 
 impl Site {
@@ -48,7 +50,18 @@ impl Site {
             allow,
             admitted: Vec::new(),
             denied: Vec::new(),
+            tracer: None,
         }
+    }
+
+    /// Traces its requests.
+    #[must_use]
+    pub fn with_tracer(self, tracer: Option<Arc<Tracer>>) -> Self {
+        Self { tracer, ..self }
+    }
+
+    pub(crate) fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.tracer.as_ref()
     }
 
     /// Refuses clients in `denied`, and where `admitted` is not empty all others than those.

@@ -20,10 +20,12 @@ use keepwarm_serve::{
     Refusal, Request, fetch_own_response, respond_with_refusal,
 };
 use keepwarm_telemetry::meters;
+use keepwarm_telemetry::spans::RequestTrace;
 
 use crate::cidr::Cidr;
 use crate::forwarding::set_fields;
 use crate::maintenance;
+use crate::traced::{self, Parent};
 
 /// Fields that only Keepwarm writes.
 static OURS: LazyLock<Arc<FieldPatterns>> = LazyLock::new(|| {
@@ -90,6 +92,7 @@ impl SubrequestTarget {
                 fields,
                 forwarded: request.notes.forwarded.clone(),
                 trusted_peer: request.notes.trusted_peer,
+                trace: request.notes.trace.clone(),
                 route: request.notes.route.clone(),
             })),
         };
@@ -126,6 +129,7 @@ fn is_of_this_message(name: &[u8]) -> bool {
 fn fields(request: &mut Request, requested: &[u8], trusted_proxies: &[Cidr]) -> Fields {
     let of_target = std::mem::take(&mut request.extra_fields);
     set_fields(request, trusted_proxies);
+    traced::set_fields(request, Parent::Request);
     let mut fields = std::mem::replace(&mut request.extra_fields, of_target);
     let head = &request.head;
     let method = head.method.as_str().as_bytes();
@@ -169,6 +173,7 @@ struct ClientNotes {
     fields: Fields,
     forwarded: Option<Box<Forwarded>>,
     trusted_peer: bool,
+    trace: Option<Box<RequestTrace>>,
     route: Option<Arc<str>>,
 }
 
@@ -188,6 +193,7 @@ impl Handler for AskedTarget {
             request.extra_fields = noted.fields;
             let notes = &mut request.notes;
             (notes.forwarded, notes.trusted_peer) = (noted.forwarded, noted.trusted_peer);
+            notes.trace = noted.trace;
             (notes.target, notes.route) = (Some(Arc::clone(&self.name)), noted.route);
             notes.routed.withheld_fields.push(Arc::clone(&OURS));
         }

@@ -1,4 +1,4 @@
-//! The entries that belong to one upstream: a door, and a route of a listener.
+//! The entries that belong to one upstream: a door, a route of a listener, and requests of Keepwarm itself.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -110,6 +110,38 @@ fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
         return true;
     }
     false
+}
+
+/// The handler of requests of Keepwarm itself to an upstream, which go as they are, with the endpoint's `Host`.
+#[derive(Debug)]
+pub struct OwnCalls {
+    upstream: Arc<Upstream>,
+}
+
+impl OwnCalls {
+    /// Calls to `upstream`.
+    #[must_use]
+    pub fn new(upstream: Arc<Upstream>) -> Self {
+        Self { upstream }
+    }
+}
+
+impl Handler for OwnCalls {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(async move {
+            let settings = self.upstream.settings();
+            let host = settings.host.as_deref();
+            let options = ForwardOptions {
+                host: host.map_or(HostSource::Endpoint, |host| HostSource::Fixed(host.as_bytes())),
+                routed: false,
+                via: false,
+                returns_redirects: false,
+                forwards_expectation: false,
+                says_timing: false,
+            };
+            forward(&self.upstream, options, exchange).await;
+        })
+    }
 }
 
 /// The handler of a route that ends in an upstream. The listener has matched the path, and set the fields that say who the client is.

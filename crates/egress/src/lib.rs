@@ -21,7 +21,7 @@ mod stats;
 mod upstream;
 
 pub use discovery::{Discovery, DiscoveryStatus, DnsResolver, LookupFailure};
-pub use door::{Door, UpstreamRoute};
+pub use door::{Door, OwnCalls, UpstreamRoute};
 pub use drain::DrainError;
 pub use endpoints::{DiscoveredEndpoint, EndpointEntry, EndpointSet, EndpointState};
 pub use forward::FAILURES;

@@ -12,6 +12,7 @@ use keepwarm_policy::{
 };
 
 use keepwarm_serve::ProxyVersion;
+use keepwarm_telemetry::spans::Tracer;
 
 use crate::{DiscoveredEndpoint, HealthSettings};
 
@@ -58,6 +59,8 @@ pub struct UpstreamSettings {
     pub slow_start: Option<Duration>,
     /// Responses of its doors carry `Server-Timing`.
     pub server_timing: bool,
+    /// Keeps the spans of its calls. `None`: they are not traced.
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 /// Where some endpoints of an upstream are.
@@ -184,6 +187,7 @@ impl UpstreamSettings {
             health: None,
             slow_start: None,
             server_timing: false,
+            tracer: None,
         }
     }
 }

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 pub(crate) use self::call::CompletedCall;
 pub use self::status::{EndpointStatus, UpstreamStatus};
 pub(crate) use self::timing::{SERVER_TIMING, ServerTiming};
-pub(crate) use self::trace::Trace;
+pub(crate) use self::trace::{CallSpans, SpanEnd, Trace};
 use crate::endpoints::lock;
 
 /// Where and how calls are recorded.

@@ -3,10 +3,10 @@
 
 mod actions;
 mod events;
-mod exposition;
+pub(crate) mod exposition;
 mod guard;
 mod health;
-mod metrics;
+pub(crate) mod metrics;
 mod page;
 mod process;
 mod response;

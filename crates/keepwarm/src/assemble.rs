@@ -39,6 +39,7 @@ use keepwarm_workers::supervisor::{
     AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling, WorkerInterface,
 };
 
+use crate::otlp::Tracing;
 use crate::run_as::{self, Section, UserChoice};
 use crate::upstreams::Upstreams;
 use crate::{fastcgi, language};
@@ -280,12 +281,14 @@ pub(crate) fn proxy_protocol(trusted: &[keepwarm_config::Cidr]) -> Option<ProxyP
     (!trusted.is_empty()).then(|| ProxyProtocol::from_peers(trusted.iter().filter_map(cidr).collect()))
 }
 
-/// The apps and upstreams that routes lead to, and the maps that they use.
+/// The apps and upstreams that routes lead to, and what they use.
 #[derive(Clone, Copy)]
 pub(crate) struct RouteTargets<'p> {
     pub(crate) links: &'p Links,
     pub(crate) upstreams: &'p Upstreams,
     pub(crate) maps: &'p Maps,
+    /// Who traces requests.
+    pub(crate) tracing: Option<&'p Tracing>,
 }
 
 /// What a listener does with requests.
@@ -300,6 +303,7 @@ pub(crate) fn site(config: &Config, listen: &Listener, targets: RouteTargets<'_>
         .named(&listen.name)
         .with_error_pages(error_pages::pages([listen.error_pages.as_slice()], config, targets)?)
         .with_header_rules(template::header_rules(&listen.headers, targets.maps))
+        .with_tracer(targets.tracing.map(|tracing| Arc::clone(&tracing.tracer)))
         .with_clients(
             listen.allow.iter().filter_map(cidr).collect(),
             listen.deny.iter().filter_map(cidr).collect(),

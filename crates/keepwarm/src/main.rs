@@ -24,6 +24,7 @@ mod init;
 mod language;
 mod live;
 mod maintenance;
+mod otlp;
 mod php_fpm;
 mod program_output;
 mod puma;

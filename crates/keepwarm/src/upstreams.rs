@@ -10,9 +10,11 @@ use std::sync::Arc;
 use keepwarm_config::{self as config, Config};
 use keepwarm_egress::{CallLog, Discovery, DnsResolver, RateLimiter, Upstream};
 use keepwarm_net::{ClientTls, DataPlane, Protocol, Remote, Scheme, restarted};
+use keepwarm_telemetry::spans::Tracer;
 use tokio::task::JoinHandle;
 
 use crate::assemble;
+use crate::otlp::Tracing;
 use crate::rate_limits::{NewStores, RateLimits};
 
 /// The upstreams, by name.
@@ -26,6 +28,8 @@ pub(crate) struct Upstreams {
     /// Resolvers, by the servers they query.
     names: BTreeMap<Vec<SocketAddr>, Arc<DnsResolver>>,
     limits: RateLimits,
+    /// Who traces their calls.
+    tracing: Option<Tracing>,
     /// Where checks are made and stores are asked; started with the first upstream or store.
     background: Option<DataPlane>,
 }
@@ -81,6 +85,7 @@ impl Upstreams {
             next: BTreeMap::new(),
             names: BTreeMap::new(),
             limits: RateLimits::default(),
+            tracing: None,
             background: None,
         }
     }
@@ -105,6 +110,21 @@ impl Upstreams {
         let log = |upstream: &config::Upstream| Ok((upstream.name.clone(), assemble::call_log(upstream)?));
         let logs = config.upstreams.iter().map(log).collect::<Result<_, String>>()?;
         Ok(PreparedUpstreams { tls, logs, stores })
+    }
+
+    /// Traces calls so, as soon as a configuration is applied or added.
+    pub(crate) fn set_tracing(&mut self, tracing: Option<Tracing>) {
+        self.tracing = tracing;
+    }
+
+    /// Runs a task on the thread for what waits for upstreams; there is one as soon as there are upstreams.
+    pub(crate) fn run_in_background<F: Future<Output = ()> + 'static>(
+        &self,
+        make: impl FnOnce() -> F + Send + 'static,
+    ) {
+        if let Some(remote) = self.remote() {
+            remote.spawn(make);
+        }
     }
 
     /// Calls them as the configuration says: those that stay keep their connections, others come and go.
@@ -181,7 +201,7 @@ impl Upstreams {
     }
 
     fn made(&mut self, config: &config::Upstream, tls: Option<Arc<ClientTls>>) -> UpstreamEntry {
-        let upstream = Upstream::new(config.name.as_str(), assemble::upstream(config));
+        let upstream = Upstream::new(config.name.as_str(), assemble::upstream(config, self.tracer(config)));
         upstream.set_tls(tls.clone());
         upstream.calls().warm_on(&self.threads);
         upstream.set_limiter(self.limiter(config));
@@ -205,7 +225,7 @@ impl Upstreams {
         tls: Option<Arc<ClientTls>>,
     ) -> UpstreamEntry {
         let moved = entry.config.endpoints != config.endpoints || entry.config.dns != config.dns;
-        entry.upstream.set_settings(assemble::upstream(config));
+        entry.upstream.set_settings(assemble::upstream(config, self.tracer(config)));
         entry.upstream.set_limiter(self.limiter(config));
         if moved {
             entry.discovery = None;
@@ -215,6 +235,12 @@ impl Upstreams {
         entry.upstream.set_tls(tls.clone());
         entry.watch = tls::watch(config, &entry.upstream, tls.as_ref()).map(Task);
         UpstreamEntry { config: config.clone(), tls, ..entry }
+    }
+
+    /// Not of what traces are sent to.
+    fn tracer(&self, config: &config::Upstream) -> Option<Arc<Tracer>> {
+        let tracing = self.tracing.as_ref().filter(|tracing| tracing.collector != config.name);
+        tracing.map(|tracing| Arc::clone(&tracing.tracer))
     }
 
     fn limiter(&self, config: &config::Upstream) -> Option<Arc<RateLimiter>> {

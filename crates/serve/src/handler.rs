@@ -13,6 +13,7 @@ use keepwarm_net::{Scheme, ServerHandshake};
 use keepwarm_policy::compression::{has_coded_etag, restore_etags};
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::RouteMeter;
+use keepwarm_telemetry::spans::RequestTrace;
 use keepwarm_telemetry::stalls::StallSet;
 use tokio::time::Instant;
 
@@ -74,6 +75,8 @@ pub struct RequestContext {
     pub redirected: Option<Vec<u8>>,
     /// The client's request, if the path of `redirected` was served instead.
     pub asked: Option<Box<(http::Method, Vec<u8>)>>,
+    /// Its trace, where requests are traced.
+    pub trace: Option<Box<RequestTrace>>,
     /// Set by the responder, for the access log: the app or the kind of route.
     pub target: Option<Arc<str>>,
     /// The pattern of its route, as configured; none before routing.
@@ -355,6 +358,10 @@ impl Request {
             if !self.notes.dropped_names.replace(true) {
                 counters::UNSAFE_NAMES.add(1);
             }
+            return true;
+        }
+        // The app gets those of its own trace.
+        if self.notes.trace.is_some() && matches!(lower_name, b"traceparent" | b"tracestate") {
             return true;
         }
         if let Some(withheld) = &self.notes.routed.withheld

@@ -37,6 +37,8 @@ pub struct AccessRecord<'a> {
     pub id: RequestId,
     /// Why it was refused, cut or retried; a stable name.
     pub reason: Option<&'a str>,
+    /// The id of its trace, where requests are traced.
+    pub trace_id: Option<[u8; 32]>,
     /// `Referer`
     pub referer: Option<&'a [u8]>,
     /// `User-Agent`
@@ -149,6 +151,7 @@ impl AccessRecord<'_> {
         push_member(out, "route", self.route.unwrap_or_default().as_bytes());
         push_member(out, "reason", self.reason.unwrap_or_default().as_bytes());
         push_member(out, "request_id", &self.id.digits());
+        push_member(out, "trace_id", self.trace_id.as_ref().map_or(&[], |id| id.as_slice()));
         out.extend_from_slice(b"}\n");
     }
 }

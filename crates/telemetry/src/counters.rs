@@ -32,6 +32,10 @@ pub static COMPRESSION_SKIPPED: Counter = Counter::new();
 pub static PANICS: Family = Family::new();
 /// Requests that had fields dropped because of their names.
 pub static UNSAFE_NAMES: Counter = Counter(AtomicU64::new(0));
+/// Spans dropped because the buffer of those that wait to be sent was full.
+pub static SPANS_DROPPED: Counter = Counter(AtomicU64::new(0));
+/// Spans by what became of sending them.
+pub static SPANS_EXPORTED: Family = Family::new();
 /// Log lines dropped because the output did not accept them.
 pub static LOG_LINES_DROPPED: Counter = Counter(AtomicU64::new(0));
 
@@ -67,14 +71,19 @@ impl Family {
 
     /// Counts one; `app` is empty if none is concerned. Returns the count.
     pub fn count(&self, app: &str, label: &'static str) -> u64 {
+        self.add(app, label, 1)
+    }
+
+    /// Counts several; `app` is empty if none is concerned. Returns the count.
+    pub fn add(&self, app: &str, label: &'static str, more: u64) -> u64 {
         let mut labels = self.lock();
         let apps = labels.entry(label).or_default();
         if let Some(count) = apps.get_mut(app) {
-            *count += 1;
+            *count += more;
             return *count;
         }
-        apps.insert(app.into(), 1);
-        1
+        apps.insert(app.into(), more);
+        more
     }
 
     /// The count of one app and label.
@@ -114,7 +123,7 @@ mod tests {
         static LABELS: Family = Family::new();
         assert_eq!(LABELS.count("shop", "late"), 1);
         assert_eq!(LABELS.count("shop", "late"), 2);
-        assert_eq!(LABELS.count("", "late"), 1);
+        assert_eq!(LABELS.add("", "late", 1), 1);
         assert_eq!((LABELS.value("late"), LABELS.value("early")), (3, 0));
         assert_eq!(
             (LABELS.of("shop", "late"), LABELS.of("shop", "early"), LABELS.of("pub", "late")),

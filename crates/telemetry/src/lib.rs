@@ -14,6 +14,7 @@ pub mod panics;
 pub mod per_thread;
 mod request_id;
 pub mod sink;
+pub mod spans;
 pub mod stack;
 pub mod stalls;
 mod terminal;

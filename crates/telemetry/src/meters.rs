@@ -1,12 +1,15 @@
 //! Meters of routes and listeners. A meter is created when a configuration with its route or listener is applied, and lives as long as the process, so that
 //! a reload loses no count; there are as many as routes and listeners were ever configured.
 
+mod exemplars;
 mod handshakes;
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+pub use self::exemplars::Exemplar;
+use self::exemplars::Exemplars;
 pub use self::handshakes::{HANDSHAKE_FAILURES, HandshakeCells, HandshakeTotals};
 use crate::per_thread::{Histogram, HistogramTotals, PerThread, ThreadCounter};
 
@@ -21,6 +24,7 @@ pub struct RouteMeter {
     /// The pattern of the route, as configured; empty for requests without one.
     pub route: Box<str>,
     threads: PerThread<RouteCells>,
+    exemplars: Exemplars,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +86,17 @@ impl RouteMeter {
             cells.app.observe(phases.app);
             cells.write.observe(phases.write);
         }
+    }
+
+    /// Keeps the trace of a request that is sent to a collector, as the exemplar of its duration.
+    pub fn note_trace(&self, trace_id: [u8; 32], elapsed: Duration, now: SystemTime) {
+        self.exemplars.note(trace_id, elapsed, now);
+    }
+
+    /// The exemplars of durations: the newest of each bucket.
+    #[must_use]
+    pub fn exemplars(&self) -> Vec<Exemplar> {
+        self.exemplars.all()
     }
 
     /// All threads together.
@@ -276,7 +291,8 @@ impl ListenerMeter {
 #[must_use]
 pub fn route(app: &str, route: &str) -> &'static RouteMeter {
     lock(&ROUTES).entry((app.into(), route.into())).or_insert_with(|| {
-        Box::leak(Box::new(RouteMeter { app: app.into(), route: route.into(), threads: PerThread::new() }))
+        let (threads, exemplars) = (PerThread::new(), Exemplars::default());
+        Box::leak(Box::new(RouteMeter { app: app.into(), route: route.into(), threads, exemplars }))
     })
 }
 

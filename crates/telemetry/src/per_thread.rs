@@ -88,13 +88,27 @@ impl Histogram {
     /// Counts one duration.
     #[inline]
     pub fn observe(&self, time: Duration) {
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let at = BOUNDS_US.iter().position(|bound| ns <= bound * 1000).unwrap_or(BOUNDS_US.len());
-        if let Some(bucket) = self.buckets.get(at) {
+        let ns = nanos(time);
+        if let Some(bucket) = self.buckets.get(bucket_at(ns)) {
             bucket.add(1);
         }
         self.sum_ns.add(ns);
     }
+}
+
+/// The index of the bucket that a duration is counted in.
+pub(crate) fn bucket_of(time: Duration) -> usize {
+    bucket_at(nanos(time))
+}
+
+#[inline]
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[inline]
+fn bucket_at(ns: u64) -> usize {
+    BOUNDS_US.iter().position(|bound| ns <= bound * 1000).unwrap_or(BOUNDS_US.len())
 }
 
 /// The sum of the histograms of several threads.

@@ -1,11 +1,19 @@
-//! W3C Trace Context, level 1 (<https://www.w3.org/TR/trace-context/>): the trace of a request, parsed from `traceparent` and written for the next hop.
+//! W3C Trace Context, level 2 (<https://www.w3.org/TR/trace-context-2/>): the trace of a request, parsed from `traceparent` and written for the next hop.
+
+mod random;
+mod state;
 
 use crate::RequestId;
+
+pub use random::random;
+pub use state::trace_state;
 
 /// `00-` trace id `-` parent id `-` flags: the length of version 00, the version we write.
 pub const TRACEPARENT_LEN: usize = 55;
 /// The flag of a trace that is recorded.
 const SAMPLED: u8 = 1;
+/// The flag of a trace whose id was chosen at random, in its last seven bytes at least (level 2, §3.2.2.5.2).
+const RANDOM: u8 = 2;
 
 /// The trace context of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +21,8 @@ pub struct TraceContext {
     /// Its id, in the digits it is written with.
     trace: [u8; 32],
     flags: u8,
+    /// The span of the hop before; 0: the trace begins here.
+    parent: u64,
 }
 
 impl TraceContext {
@@ -31,16 +41,40 @@ impl TraceContext {
             return None;
         }
         let trace = id::<32>(field.get(3..35)?)?;
-        id::<16>(field.get(36..52)?)?;
+        let parent = u64::from_be_bytes(number(&id::<16>(field.get(36..52)?)?)?);
         let [flags] = number::<1>(field.get(53..55)?)?;
-        // Only the fields that this version knows are passed on from a later one.
-        Some(Self { trace, flags: flags & SAMPLED })
+        // Only the flags that this version knows are passed on from a later one.
+        Some(Self { trace, flags: flags & (SAMPLED | RANDOM), parent })
+    }
+
+    /// The trace that the `traceparent` of a message name. Two name none: they are ambiguous.
+    pub fn of_fields<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
+        let first = values.next()?;
+        values.next().is_none().then(|| Self::parse(first)).flatten()
     }
 
     /// A trace that begins with this request, named by its id, and not sampled.
     #[must_use]
     pub fn of(id: RequestId) -> Self {
-        Self { trace: id.digits(), flags: 0 }
+        Self { trace: id.digits(), flags: 0, parent: 0 }
+    }
+
+    /// A trace that begins here, with an id chosen at random. It is not sampled.
+    #[must_use]
+    pub fn begin() -> Self {
+        let mut trace = [0; 32];
+        // 0 is invalid (§3.2.2.3).
+        let (high, low) = (random(), random().max(1));
+        let (front, back) = trace.split_at_mut(16);
+        write(&high.to_be_bytes(), front);
+        write(&low.to_be_bytes(), back);
+        Self { trace, flags: RANDOM, parent: 0 }
+    }
+
+    /// The same trace, to be recorded or not.
+    #[must_use]
+    pub fn sampled(self, is_sampled: bool) -> Self {
+        Self { flags: self.flags & !SAMPLED | u8::from(is_sampled), ..self }
     }
 
     /// The value for a call that this request makes; `span`, any number but 0, names the call.
@@ -60,7 +94,25 @@ impl TraceContext {
         self.trace
     }
 
-    /// Whether an earlier hop decided to record the trace.
+    /// The bytes of the trace's id.
+    #[must_use]
+    pub fn trace_bytes(&self) -> [u8; 16] {
+        number(&self.trace).unwrap_or_default()
+    }
+
+    /// The span of the hop before; none where the trace begins here.
+    #[must_use]
+    pub fn parent(&self) -> Option<u64> {
+        (self.parent != 0).then_some(self.parent)
+    }
+
+    /// Its flags.
+    #[must_use]
+    pub fn flags(&self) -> u8 {
+        self.flags
+    }
+
+    /// Whether the trace is recorded.
     #[must_use]
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
@@ -116,6 +168,29 @@ mod tests {
         assert_eq!(&call, b"00-4bf92f3577b34da6a3ce929d0e0e4736-0102030405060708-01");
         assert!(context.is_sampled());
         assert_eq!(&context.trace_id(), b"4bf92f3577b34da6a3ce929d0e0e4736");
+        let id = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736_u128;
+        assert_eq!(
+            (context.trace_bytes(), context.parent()),
+            (id.to_be_bytes(), Some(0x00f0_67aa_0ba9_02b7))
+        );
+    }
+
+    #[test]
+    fn the_flag_of_a_random_id_is_passed_on() {
+        for (flags, passed) in [("00", "00"), ("01", "01"), ("02", "02"), ("03", "03"), ("ff", "03")] {
+            let field = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
+            let call = TraceContext::parse(field.as_bytes()).unwrap().call(1);
+            assert!(call.ends_with(passed.as_bytes()), "{flags}: {}", call.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_trace_that_is_begun_has_an_id_of_its_own_and_says_that_it_is_random() {
+        let (one, other) = (TraceContext::begin(), TraceContext::begin());
+        assert_ne!(one.trace_id(), other.trace_id());
+        assert_eq!(one.parent(), None);
+        assert!(one.call(1).ends_with(b"-02") && one.sampled(true).call(1).ends_with(b"-03"));
+        assert!(!one.sampled(true).sampled(false).is_sampled());
     }
 
     #[test]
@@ -140,8 +215,15 @@ mod tests {
     }
 
     #[test]
+    fn two_traceparents_name_no_trace() {
+        assert!(TraceContext::of_fields([].into_iter()).is_none());
+        assert!(TraceContext::of_fields([EXAMPLE].into_iter()).is_some());
+        assert!(TraceContext::of_fields([EXAMPLE, EXAMPLE].into_iter()).is_none());
+    }
+
+    #[test]
     fn a_later_version_is_read_as_far_as_it_is_known() {
-        let later = b"cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-ff-more";
+        let later = b"cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-fd-more";
         let call = TraceContext::parse(later).unwrap().call(1);
         assert_eq!(&call, b"00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000001-01");
     }
@@ -152,6 +234,7 @@ mod tests {
         let context = TraceContext::of(id);
         assert_eq!(context.trace_id(), id.digits());
         assert!(!context.is_sampled());
+        assert_eq!(context.parent(), None);
         let call = context.call(0);
         assert_eq!(TraceContext::parse(&call).unwrap().trace_id(), id.digits(), "0 would be no name");
     }

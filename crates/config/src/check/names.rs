@@ -96,7 +96,12 @@ pub(super) fn warn_of_unused(config: &Config, known: &SectionNames, cx: &mut Che
     for (name, span) in known.upstreams.iter().filter(|_| !has_proxy) {
         let has_door = config.upstream(name).is_some_and(|upstream| !upstream.bind.is_empty());
         let target = SplitTarget::Upstream(name.clone());
-        if !has_door && !leads_to(&|route| is_target(route, &target)) && !pages_lead_to(&target) {
+        let is_collector = config.otlp.as_ref().is_some_and(|otlp| otlp.upstream == *name);
+        if !has_door
+            && !is_collector
+            && !leads_to(&|route| is_target(route, &target))
+            && !pages_lead_to(&target)
+        {
             let message = format!("nothing leads to `upstream.{name}`: it has no door and no route");
             let help = "give it a door, for example bind = \"127.0.0.1:6102\", or remove it".to_owned();
             warn("upstream.NAME.bind", *span, message, help, cx);

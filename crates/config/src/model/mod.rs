@@ -19,6 +19,7 @@ mod listen_tls;
 mod map;
 mod mirror;
 mod net;
+mod otlp;
 mod process;
 mod rate_limit;
 mod route;
@@ -43,6 +44,7 @@ pub use listen_tls::{ClientAuth, Hsts, ListenCertificate, ListenTls, TlsProfile,
 pub use map::VariableMap;
 pub use mirror::Mirror;
 pub use net::{Bind, Cidr};
+pub use otlp::{Otlp, OtlpMetrics, OtlpTraces};
 pub(crate) use process::SIGNALS;
 pub use process::{Dependency, Process, ProcessSignal, ReadyCheck, Restart, Schedule};
 pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};
@@ -66,6 +68,8 @@ pub struct Config {
     pub server: Server,
     /// `[admin]`. `None`: it is not served.
     pub admin: Option<Admin>,
+    /// `[otlp]`. `None`: nothing is sent.
+    pub otlp: Option<Otlp>,
     /// `[acme]`: where listeners with `acme` names get their certificates.
     pub acme: Acme,
     /// `[map.NAME]`: variables that are looked up. None uses itself.

@@ -7,6 +7,7 @@ use super::app::{APP, AppDraft};
 use super::listen::{LISTEN, ListenDraft, check_maps, check_proxy_protocol};
 use super::listen_domains;
 use super::map::{MAP, MapDraft};
+use super::otlp::{self, OTLP, OtlpDraft};
 use super::process::{PROCESS, ProcessDraft};
 use super::rate_limit::{RATE_LIMIT, RateLimitDraft};
 use super::server::SERVER;
@@ -23,6 +24,7 @@ use crate::shape::Strings;
 pub(crate) struct Root {
     pub(crate) server: Server,
     pub(crate) admin: Option<AdminDraft>,
+    pub(crate) otlp: Option<OtlpDraft>,
     pub(crate) acme: AcmeDraft,
     pub(crate) maps: Vec<MapDraft>,
     pub(crate) listeners: Vec<ListenDraft>,
@@ -138,6 +140,23 @@ pub(crate) static ROOT: Section<Root> = Section {
             value: &CheckedSubtable(
                 Subtable(&ADMIN, |root: &mut Root| root.admin.insert(AdminDraft::default())),
                 check_admin,
+            ),
+            ..Key::LIVE
+        },
+        Key {
+            name: "otlp",
+            brief: "Traces and metrics for an OpenTelemetry collector, in OTLP over HTTP",
+            long: "The collector is an upstream, so that its connections are kept, and its TLS and time limits are those of `[upstream.NAME]`. A request never waits for it. [Traces](../operate/traces.md) lists what is sent, and what happens while the collector is slow or down.",
+            default: DefaultValue::Words("none: nothing is sent"),
+            right: "[otlp]\nupstream = \"collector\"\ntraces = { sample = \"10%\" }\n\n[upstream.collector]\nurl = \"http://127.0.0.1:4318\"",
+            wrong: "otlp = \"http://127.0.0.1:4318\"",
+            value: &CheckedSubtable(
+                Subtable(&OTLP, |root: &mut Root| root.otlp.insert(OtlpDraft::default())),
+                |root, table, directive, cx| {
+                    if let Some(draft) = &root.otlp {
+                        otlp::check(draft, table, directive, cx);
+                    }
+                },
             ),
             ..Key::LIVE
         },

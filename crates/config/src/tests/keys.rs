@@ -54,6 +54,9 @@ fn around(path: &str, line: &str) -> String {
         let bind = if key == "bind" { "" } else { "bind = \"127.0.0.1:9090\"\n" };
         let _ = write!(text, "[admin]\n{bind}{line}\n\n");
     }
+    if section.starts_with("otlp") {
+        push_otlp(&mut text, section, key, line);
+    }
     if section == "map.tenant" {
         push_map(&mut text, key, line);
     }
@@ -62,6 +65,22 @@ fn around(path: &str, line: &str) -> String {
     push_process(&mut text, section, key, line);
     push_upstream(&mut text, section, key, line);
     text
+}
+
+fn push_otlp(text: &mut String, section: &str, key: &str, line: &str) {
+    text.push_str("[otlp]\n");
+    if key != "upstream" {
+        text.push_str("upstream = \"search\"\n");
+    }
+    if section == "otlp" {
+        let _ = writeln!(text, "{line}");
+    }
+    match section == "otlp" {
+        true if !["traces", "metrics"].contains(&key) => text.push_str("[otlp.traces]\n"),
+        true => {}
+        false => _ = writeln!(text, "[{section}]\n{line}"),
+    }
+    text.push('\n');
 }
 
 fn push_map(text: &mut String, key: &str, line: &str) {
@@ -217,7 +236,7 @@ fn push_upstream(text: &mut String, section: &str, key: &str, line: &str) {
             let _ = writeln!(text, "{line}");
         }
     }
-    if !section.starts_with("upstream.search") && key != "upstream" {
+    if !section.starts_with("upstream.search") && !section.starts_with("otlp") && key != "upstream" {
         return;
     }
     text.push_str("\n[upstream.search]\n");

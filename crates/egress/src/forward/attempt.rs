@@ -49,6 +49,7 @@ impl<'a> Forward<'a, '_> {
         self.record.attempts += 1;
         (self.at, self.record.reused) = (Some(index), None);
         self.record.endpoint = Some(Arc::clone(entry.state.name()));
+        self.span = self.begin_span(entry, now);
         let attempt = endpoints.enter(entry, now);
         let endpoint = self.endpoint_for_client(&entry.endpoint);
         let ended = match self.connect(&endpoint).await {
@@ -78,6 +79,16 @@ impl<'a> Forward<'a, '_> {
         // As long as another can be called, one that is silent bears that alone.
         let has_another = is_silent && endpoints.has_another(index, now);
         admission.finish(if has_another { Outcome::Unknown } else { ended.signals.alive }, now);
+        match &ended.failed {
+            None => self.end_span(self.record.status, None, now),
+            Some(failure) => {
+                let status = match failure.cause {
+                    FailureCause::Status(status) => status,
+                    _ => self.record.status,
+                };
+                self.end_span(status, Some(failure.name), now);
+            }
+        }
         match ended.failed {
             None => AttemptResult::Over,
             Some(failure) => self.follow(failure, entry, index).await,

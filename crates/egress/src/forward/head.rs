@@ -52,6 +52,8 @@ pub(super) struct HeadContext<'o> {
     pub(super) upgrade: Option<&'o [u8]>,
     pub(super) websocket_accept: Option<&'o str>,
     pub(super) trace: Trace,
+    /// The name of the attempt in it.
+    pub(super) span: u64,
 }
 
 impl ForwardOptions<'_> {
@@ -68,7 +70,8 @@ impl ForwardOptions<'_> {
         let target = if self.routed { Cow::Owned(request_target(request)) } else { received_target(request) };
         let hop_by_hop = HopByHop::of(&head.fields);
         let (routed, mounted) = (self.routed, self.routed && request.mount() > 0);
-        let (trace, traceparent) = (context.trace, context.trace.field());
+        let (trace, traceparent) = (context.trace, context.trace.field(context.span));
+        let is_traced = request.notes.trace.is_some();
         let forwards = forwards_left(head);
         let counts = forwards.is_some();
         let dropped = move |name: &[u8]| {
@@ -83,7 +86,9 @@ impl ForwardOptions<'_> {
         let forwards = forwards.as_ref().map(|left| (MAX_FORWARDS, left.as_bytes()));
         let via = (self.via || (self.routed && request.passing().via)).then(|| request.via());
         let ours = [Some((Trace::NAME, traceparent.as_slice())), prefix, forwards, via];
-        let fields = theirs.chain(request.extra_fields.iter()).chain(ours.into_iter().flatten());
+        // An app would get the span of the request as its parent, an upstream gets that of the attempt.
+        let extra = request.extra_fields.iter().filter(move |(name, _)| !is_traced || *name != Trace::NAME);
+        let fields = theirs.chain(extra).chain(ours.into_iter().flatten());
         call.begin(CallHead {
             method: &head.method,
             scheme: context.scheme,

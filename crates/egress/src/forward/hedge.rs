@@ -38,6 +38,8 @@ pub(super) struct HedgeTarget<'a> {
     _permit: Permit<'a>,
     pub(super) attempt: EndpointAttempt,
     pub(super) authority: Arc<str>,
+    /// Its name in the trace.
+    pub(super) span: u64,
 }
 
 impl<'a> HedgedAttempt<'a> {
@@ -71,7 +73,7 @@ impl<'a> HedgedAttempt<'a> {
                     let connected = std::task::ready!(connecting.as_mut().poll(cx));
                     let Self::Connecting(_, target) = std::mem::replace(self, Self::None) else { continue };
                     if let Ok(mut call) = connected {
-                        begin(forward, &mut call, &target.authority);
+                        begin(forward, &mut call, &target);
                         *self = Self::Running(Box::new(call), target);
                     }
                 }
@@ -119,13 +121,14 @@ impl HedgeTarget<'_> {
 
 /// Chooses an endpoint and begins to connect, if the budget allows it, there is a place for it among the calls in work without waiting, and the upstream is not under suspicion.
 fn start<'a>(forward: &mut Forward<'a, '_>, index: usize) -> HedgedAttempt<'a> {
+    let endpoints = Arc::clone(&forward.endpoints);
     let now = Instant::now();
     let mut tried = forward.tried;
     tried.push(index);
-    let Some(picked) = forward.endpoints.pick(None, &tried, &forward.silent, now, crate::random()) else {
+    let Some(picked) = endpoints.pick(None, &tried, &forward.silent, now, crate::random()) else {
         return HedgedAttempt::None;
     };
-    let Some(entry) = forward.endpoints.endpoints.get(picked.index) else { return HedgedAttempt::None };
+    let Some(entry) = endpoints.endpoints.get(picked.index) else { return HedgedAttempt::None };
     let upstream = forward.upstream;
     if upstream.breaker() != BreakerState::Closed {
         return HedgedAttempt::None;
@@ -135,8 +138,9 @@ fn start<'a>(forward: &mut Forward<'a, '_>, index: usize) -> HedgedAttempt<'a> {
         return HedgedAttempt::None;
     }
     forward.record.hedged = true;
-    let (attempt, authority) = (forward.endpoints.enter(entry, now), Arc::clone(&entry.authority));
-    let target = HedgeTarget { index: picked.index, began: now, _permit: permit, attempt, authority };
+    let (attempt, authority) = (endpoints.enter(entry, now), Arc::clone(&entry.authority));
+    let span = forward.begin_span(entry, now);
+    let target = HedgeTarget { index: picked.index, began: now, _permit: permit, attempt, authority, span };
     let (calls, endpoint) =
         (Arc::clone(forward.upstream.calls()), forward.endpoint_for_client(&entry.endpoint).into_owned());
     HedgedAttempt::Connecting(
@@ -145,15 +149,16 @@ fn start<'a>(forward: &mut Forward<'a, '_>, index: usize) -> HedgedAttempt<'a> {
     )
 }
 
-fn begin(forward: &Forward<'_, '_>, call: &mut Call, authority: &str) {
+fn begin(forward: &Forward<'_, '_>, call: &mut Call, target: &HedgeTarget<'_>) {
     let context = HeadContext {
         scheme: forward.settings.scheme,
-        authority: authority.as_bytes(),
+        authority: target.authority.as_bytes(),
         framing: forward.body.framing(),
         expects: false,
         upgrade: None,
         websocket_accept: None,
         trace: forward.trace,
+        span: forward.name_of(target.span),
     };
     forward.options.begin(call, forward.exchange.request(), &context);
     let none = Fields::new();

@@ -44,8 +44,8 @@ use tokio::time::Instant;
 use self::body::Body;
 pub(crate) use self::head::{ForwardOptions, HostSource, VIA};
 use crate::gate::Permit;
-use crate::stats::{CompletedCall, ServerTiming, Trace};
-use crate::{EndpointSet, Upstream, UpstreamSettings, refusals};
+use crate::stats::{CallSpans, CompletedCall, ServerTiming, SpanEnd, Trace};
+use crate::{EndpointEntry, EndpointSet, Upstream, UpstreamSettings, refusals};
 
 /// Carries the call to `upstream`, and its response back.
 pub(crate) async fn forward(
@@ -85,6 +85,9 @@ struct Forward<'a, 'c> {
     record: Box<CallRecord>,
     /// The trace it is part of.
     trace: Trace,
+    /// The spans of its attempts, where calls are traced, and that of the present one.
+    spans: Option<Box<CallSpans>>,
+    span: u64,
     /// The endpoint of the present attempt, in `endpoints`.
     at: Option<usize>,
     /// From when the time for all of it counts.
@@ -111,16 +114,20 @@ struct Forward<'a, 'c> {
 impl<'a, 'c> Forward<'a, 'c> {
     fn new(upstream: &'a Arc<Upstream>, options: ForwardOptions<'a>, exchange: &'a mut Exchange<'c>) -> Self {
         let body = Body::of(exchange);
+        let settings = upstream.settings();
+        let tracer = settings.tracer.as_ref();
         Self {
             upstream,
-            settings: upstream.settings(),
+            trace: Trace::of(exchange.request(), tracer),
+            spans: tracer.map(|tracer| Box::new(CallSpans::new(tracer))),
+            span: 0,
+            settings,
             endpoints: upstream.endpoints(),
             options,
             body,
             record: Box::new(CallRecord { upstream: Arc::clone(upstream.name()), ..CallRecord::default() }),
             sought: exchange.received(),
             began: exchange.received(),
-            trace: Trace::of(exchange.request()),
             at: None,
             connected: None,
             headed: None,
@@ -225,9 +232,32 @@ impl<'a, 'c> Forward<'a, 'c> {
             trace_id: self.trace.id(),
             elapsed: ended.saturating_duration_since(self.exchange.received()),
         };
+        let elapsed = stats.elapsed;
         stats.keep(self.exchange.request_mut());
+        if let Some(spans) = self.spans.take() {
+            let scheme = self.settings.scheme.as_str();
+            spans.finish(&self.trace, &record, self.exchange.request(), (ended, elapsed), scheme);
+        }
         refusal::tell_story(&record, self.exchange);
         self.exchange.request_mut().notes.call = Some(record);
+    }
+
+    /// An attempt begins.
+    fn begin_span(&mut self, endpoint: &EndpointEntry, now: Instant) -> u64 {
+        self.spans.as_mut().map_or(0, |spans| spans.begin(Some(endpoint), now))
+    }
+
+    /// The name of an attempt in its trace.
+    fn name_of(&self, span: u64) -> u64 {
+        if self.spans.is_some() { span } else { crate::random() }
+    }
+
+    /// The present attempt has ended.
+    fn end_span(&mut self, status: u16, failure: Option<&'static str>, at: Instant) {
+        let reused = self.record.reused.is_some();
+        if let Some(spans) = &mut self.spans {
+            spans.end(self.span, SpanEnd { at, status, failure, reused });
+        }
     }
 
     /// What a response of now says about its cost.

@@ -117,6 +117,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
             upgrade: (!upgrade.is_empty()).then_some(upgrade.as_slice()),
             websocket_accept: websocket_accept.as_deref(),
             trace: forward.trace,
+            span: forward.name_of(forward.span),
         };
         forward.options.begin(call, forward.exchange.request(), &context);
         forward.body.rewind();
@@ -158,6 +159,8 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
     fn promote_hedged_attempt(&mut self, (call, target): (Call, HedgeTarget<'a>)) {
         let taken = self.forward.connected.map_or(Duration::ZERO, |at| at.elapsed());
         self.forward.upstream.hedge(|hedge| hedge.handle_response(taken));
+        self.forward.end_span(0, Some("hedged"), Instant::now());
+        self.forward.span = target.span;
         self.forward.record.endpoint = Some(Arc::clone(target.attempt.state().name()));
         self.forward.record.reused = call.idle().filter(|_| call.is_reused());
         self.forward.at = self.forward.endpoints.position_of(target.attempt.state());

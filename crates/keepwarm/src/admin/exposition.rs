@@ -1,7 +1,9 @@
 //! Metrics as text: OpenMetrics 1.0 for clients that accept it, as Prometheus does, else Prometheus' older format.
 
 use std::fmt;
+use std::time::UNIX_EPOCH;
 
+use keepwarm_telemetry::meters::Exemplar;
 use keepwarm_telemetry::per_thread::{BOUNDS_US, HistogramTotals};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -33,37 +35,41 @@ impl Format {
 
 /// Values of one name.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(crate) struct Family {
     /// Without its unit and without `_total`, which the format adds.
-    pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    pub(super) unit: Option<Unit>,
-    pub(super) kind: MetricType,
-    pub(super) rows: Vec<Row>,
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) unit: Option<Unit>,
+    pub(crate) kind: MetricType,
+    pub(crate) rows: Vec<Row>,
 }
 
 #[derive(Debug)]
-pub(super) struct Row {
-    pub(super) labels: Vec<(&'static str, String)>,
-    pub(super) value: Value,
+pub(crate) struct Row {
+    pub(crate) labels: Vec<(&'static str, String)>,
+    pub(crate) value: Value,
 }
 
 #[derive(Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Count(u64),
     Amount(f64),
     Times(Box<HistogramTotals>),
+    /// With traces that were counted.
+    TracedTimes(Box<(HistogramTotals, Vec<Exemplar>)>),
 }
 
 /// The text.
 pub(super) fn write(families: Vec<Family>, format: Format) -> String {
+    let exemplars = exemplars(&families);
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Families(families)));
     let mut text = String::new();
     // Fails only where the memory it writes to does.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
     match format {
-        Format::OpenMetrics => text,
+        Format::OpenMetrics if exemplars.iter().all(|row| row.is_empty()) => text,
+        Format::OpenMetrics => with_exemplars(&text, &exemplars),
         Format::Prometheus => older(&text),
     }
 }
@@ -97,12 +103,54 @@ fn encode(value: &Value, kind: MetricType, metric: &mut MetricEncoder<'_>) -> fm
         }
         (Value::Count(count), _) => metric.encode_gauge(&i64::try_from(*count).unwrap_or(i64::MAX)),
         (Value::Amount(amount), _) => metric.encode_gauge(amount),
-        (Value::Times(times), _) => {
-            let bounds = BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6).chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
-            metric.encode_histogram::<NoLabelSet>(times.sum_ns as f64 / 1e9, times.count(), &buckets, None)
-        }
+        (Value::Times(times), _) => encode_times(times, metric),
+        (Value::TracedTimes(traced), _) => encode_times(&traced.0, metric),
     }
+}
+
+fn encode_times(times: &HistogramTotals, metric: &mut MetricEncoder<'_>) -> fmt::Result {
+    let bounds = BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6).chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
+    metric.encode_histogram::<NoLabelSet>(times.sum_ns as f64 / 1e9, times.count(), &buckets, None)
+}
+
+/// The exemplars of each histogram, in the order of the text.
+fn exemplars(families: &[Family]) -> Vec<Vec<Exemplar>> {
+    let rows = families.iter().flat_map(|family| &family.rows);
+    let of_row = |row: &Row| match &row.value {
+        Value::TracedTimes(traced) => Some(traced.1.clone()),
+        Value::Times(_) => Some(Vec::new()),
+        Value::Count(_) | Value::Amount(_) => None,
+    };
+    rows.filter_map(of_row).collect()
+}
+
+/// Adds exemplars to the lines of buckets. The library has none for counts that are not its own, and every histogram here has the same number of buckets.
+fn with_exemplars(text: &str, exemplars: &[Vec<Exemplar>]) -> String {
+    let mut out = String::with_capacity(text.len() + 128 * exemplars.len());
+    let mut buckets = 0;
+    for line in text.lines() {
+        out.push_str(line);
+        let is_bucket =
+            !line.starts_with('#') && line.split_once('{').is_some_and(|(name, _)| name.ends_with("_bucket"));
+        if is_bucket {
+            let (row, bucket) = (buckets / (BOUNDS_US.len() + 1), buckets % (BOUNDS_US.len() + 1));
+            buckets += 1;
+            let row = exemplars.get(row).map_or(&[][..], Vec::as_slice);
+            if let Some(exemplar) = row.iter().find(|exemplar| exemplar.bucket == bucket) {
+                push_exemplar(&mut out, exemplar);
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn push_exemplar(out: &mut String, exemplar: &Exemplar) {
+    let id = String::from_utf8_lossy(&exemplar.trace_id);
+    let time = exemplar.time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (value, time) = (exemplar.value.as_secs_f64(), time.as_secs_f64());
+    out.push_str(&format!(" # {{trace_id=\"{id}\"}} {value} {time:.3}"));
 }
 
 /// OpenMetrics as the format before it: there the name of a counter has its `_total` everywhere, and units and the end have no line.
@@ -176,6 +224,40 @@ mod tests {
                      # HELP open Some help\n# TYPE open gauge\nopen 5\n# HELP lag_seconds Some help\n# TYPE lag_seconds histogram\n";
         assert!(text.starts_with(begin), "{text}");
         assert!(!text.contains("UNIT") && !text.contains("EOF"));
+    }
+
+    #[test]
+    fn a_bucket_names_a_trace_that_was_counted_in_it() {
+        let mut families = families();
+        let mut times = HistogramTotals::default();
+        (times.buckets[1], times.buckets[16], times.sum_ns) = (2, 1, 61_500_000_000);
+        let exemplar = |bucket, millis| Exemplar {
+            bucket,
+            trace_id: *b"4bf92f3577b34da6a3ce929d0e0e4736",
+            value: std::time::Duration::from_millis(millis),
+            time: UNIX_EPOCH + std::time::Duration::from_millis(1_767_225_600_042),
+        };
+        let exemplars = vec![exemplar(16, 61_000), exemplar(1, 1)];
+        families.push(Family {
+            name: "traced",
+            help: "Some help",
+            unit: Some(Unit::Seconds),
+            kind: MetricType::Histogram,
+            rows: vec![Row {
+                labels: vec![("app", "x_bucket{".to_owned())],
+                value: Value::TracedTimes(Box::new((times, exemplars))),
+            }],
+        });
+        let text = write(families, Format::OpenMetrics);
+        let traced: Vec<&str> = text.lines().filter(|line| line.contains(" # ")).collect();
+        assert_eq!(
+            traced,
+            [
+                "traced_seconds_bucket{le=\"0.001\",app=\"x_bucket{\"} 2 # {trace_id=\"4bf92f3577b34da6a3ce929d0e0e4736\"} 0.001 1767225600.042",
+                "traced_seconds_bucket{le=\"+Inf\",app=\"x_bucket{\"} 3 # {trace_id=\"4bf92f3577b34da6a3ce929d0e0e4736\"} 61 1767225600.042",
+            ]
+        );
+        assert!(text.ends_with("# EOF\n"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::process;
 use crate::status::view::{AppStatus, ListenerStatus, RouteStatus, StatusSnapshot, WorkerStatus};
 
 /// All of them.
-pub(super) fn families(status: &StatusSnapshot) -> Vec<Family> {
+pub(crate) fn families(status: &StatusSnapshot) -> Vec<Family> {
     let mut all = requests(status);
     all.extend(workers(status));
     all.extend(processes::families(&status.processes));
@@ -32,6 +32,7 @@ pub(super) fn families(status: &StatusSnapshot) -> Vec<Family> {
     all.extend(words());
     all.extend(spill());
     all.extend(compression::families());
+    all.extend(traces());
     all.extend(about(status));
     all
 }
@@ -66,7 +67,7 @@ fn requests(status: &StatusSnapshot) -> Vec<Family> {
         seconds(
             "keepwarm_request_duration",
             "From the first byte of the request until the socket has taken the last byte of its response",
-            by_route(|totals| &totals.duration),
+            durations(&status.routes),
         ),
         seconds(
             "keepwarm_request_app",
@@ -84,6 +85,15 @@ fn requests(status: &StatusSnapshot) -> Vec<Family> {
             by_app(&status.routes, |totals| &totals.write),
         ),
     ]
+}
+
+/// With traces, where requests are traced.
+fn durations(routes: &[RouteStatus]) -> Vec<Row> {
+    let row = |route: &RouteStatus| Row {
+        labels: of_route(route),
+        value: Value::TracedTimes(Box::new((route.totals.duration, route.exemplars.clone()))),
+    };
+    routes.iter().filter(|route| route.totals.duration.count() > 0).map(row).collect()
 }
 
 fn of_route(route: &RouteStatus) -> Vec<(&'static str, String)> {
@@ -318,6 +328,24 @@ fn panics() -> Vec<Row> {
         true => vec![row("", "task", "request", 0)],
         false => counted.iter().map(|(app, task, count)| row(app, "task", task, *count)).collect(),
     }
+}
+
+/// Spans for a collector.
+fn traces() -> Vec<Family> {
+    // There from the beginning, as panics are.
+    let exported = ["sent", "rejected", "refused", "undelivered"].map(|outcome| Row {
+        labels: vec![("outcome", outcome.to_owned())],
+        value: Value::Count(counters::SPANS_EXPORTED.value(outcome)),
+    });
+    vec![
+        counter("keepwarm_spans_exported", "Spans for the collector, by outcome", None, exported.into()),
+        counter(
+            "keepwarm_spans_dropped",
+            "Spans dropped because otlp.traces.buffer was full",
+            None,
+            vec![Row { labels: Vec::new(), value: Value::Count(counters::SPANS_DROPPED.value()) }],
+        ),
+    ]
 }
 
 /// Responses held for slow clients.

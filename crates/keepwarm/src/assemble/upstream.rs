@@ -18,11 +18,12 @@ use keepwarm_policy::{
     RetrySettings, Timeouts, retry,
 };
 use keepwarm_serve::ProxyVersion;
+use keepwarm_telemetry::spans::Tracer;
 
 use crate::upstreams::Upstreams;
 
 /// How an upstream is called.
-pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
+pub(crate) fn upstream(upstream: &config::Upstream, tracer: Option<Arc<Tracer>>) -> UpstreamSettings {
     let timeouts = &upstream.timeouts;
     let (balance, hash_key) = balance(&upstream.balance);
     UpstreamSettings {
@@ -67,6 +68,7 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
         health: upstream.health.as_ref().map(health),
         slow_start: upstream.slow_start,
         server_timing: upstream.server_timing,
+        tracer,
     }
 }
 

@@ -119,6 +119,7 @@ impl Server {
                 "drain timeout reached; cutting the remaining calls through doors"
             );
         }
+        self.otlp.finish(end).await;
     }
 
     /// Ends the streams and WebSockets of each app when its `drain_timeout` is over, or this `limit`. Does not return.

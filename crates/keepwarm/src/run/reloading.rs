@@ -8,6 +8,7 @@ use super::processes;
 use super::server::{Server, set_apps};
 use crate::admin::PreparedAdmin;
 use crate::assemble::{DoorVariables, Maps, RouteTargets, StartPlan};
+use crate::otlp::Tracing;
 use crate::restart::{self, RestartError, Target};
 use crate::tls::PreparedTls;
 use crate::upstreams::PreparedUpstreams;
@@ -23,6 +24,7 @@ struct PreparedReload {
     watch: Option<Option<Watch>>,
     doors: DoorVariables,
     start: StartPlan,
+    tracing: Option<Tracing>,
 }
 
 impl Server {
@@ -122,11 +124,18 @@ impl Server {
         // The new apps must be known before their workers come; how requests of the old ones are treated changes with the routes.
         config.apps.iter().for_each(|app| self.links.add_app(&app.name, assemble::policy(app)));
         self.prepare(config);
+        let tracing = self.otlp.prepare(config);
+        self.upstreams.set_tracing(tracing.clone());
         self.upstreams.add(config, &mut upstreams);
-        let targets = RouteTargets { links: &self.links, upstreams: &self.upstreams, maps: &maps };
+        let targets = RouteTargets {
+            links: &self.links,
+            upstreams: &self.upstreams,
+            maps: &maps,
+            tracing: tracing.as_ref(),
+        };
         let mut plan = self.listeners.plan(config, opened, targets, tls)?;
         self.listeners.serve_new_doors(&mut plan);
-        Ok(PreparedReload { upstreams, admin, plan, watch, doors, start })
+        Ok(PreparedReload { upstreams, admin, plan, watch, doors, start, tracing })
     }
 
     /// The configuration was not applied: removes everything it added.
@@ -139,11 +148,12 @@ impl Server {
 
     /// The new workers serve, and from now on all else is as the configuration says. Nothing here can fail.
     fn commit(&mut self, config: Config, next: PreparedReload, generation: u64) {
-        let PreparedReload { mut upstreams, admin, plan, watch, doors, start } = next;
+        let PreparedReload { mut upstreams, admin, plan, watch, doors, start, tracing } = next;
         set_apps(&config, &self.links);
         self.links.keep_only(|name| config.app(name).is_some());
         self.upstreams.apply(&config, &mut upstreams);
         self.listeners.apply(&config, plan, generation);
+        self.otlp.apply(&config, tracing, &self.upstreams, &self.view);
         self.listeners.tls.authority.apply(&config);
         self.await_over(generation);
         self.door_variables = doors;

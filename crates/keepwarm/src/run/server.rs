@@ -28,6 +28,7 @@ use super::watchdog::{self, Watchdog};
 use crate::admin::Admin;
 use crate::assemble::DoorVariables;
 use crate::control::{self, ControlRequest, ControlSocket};
+use crate::otlp::Otlp;
 use crate::readiness::Readiness;
 use crate::restart::RestartError;
 use crate::service_manager::ServiceManager;
@@ -134,6 +135,7 @@ pub(super) struct Server {
     pub(super) config: Config,
     pub(super) links: Arc<Links>,
     pub(super) upstreams: Upstreams,
+    pub(super) otlp: Otlp,
     /// The variables for workers about doors.
     pub(super) door_variables: DoorVariables,
     pub(super) listeners: Listeners,

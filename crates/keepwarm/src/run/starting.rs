@@ -29,6 +29,7 @@ use super::takeover::{self, Takeover};
 use super::watchdog::Watchdog;
 use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, Maps, RouteTargets, StartPlan};
+use crate::otlp::Otlp;
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
 use crate::status::view::{ServedConfig, View};
@@ -67,6 +68,9 @@ impl Server {
         let watch = watch::start(&config);
         // Before the workers: they may call while they boot.
         let mut prepared = upstreams.prepare(&config)?;
+        let mut otlp = Otlp::default();
+        let tracing = otlp.prepare(&config);
+        upstreams.set_tracing(tracing.clone());
         upstreams.apply(&config, &mut prepared);
         if let Some(takeover) = takeover {
             endpoint::restore(&takeover.rest.drained, &upstreams.all());
@@ -75,7 +79,8 @@ impl Server {
         let files =
             opened.files().chain(opened_admin.iter().flat_map(OpenedSockets::files)).map(absolute).collect();
         let maps = Maps::of(&config)?;
-        let targets = RouteTargets { links: &links, upstreams: &upstreams, maps: &maps };
+        let targets =
+            RouteTargets { links: &links, upstreams: &upstreams, maps: &maps, tracing: tracing.as_ref() };
         let tls = listeners.tls.preparation(&config, false)()?;
         let mut plan = listeners.plan(&config, opened, targets, tls)?;
         listeners.serve_new_doors(&mut plan);
@@ -88,6 +93,7 @@ impl Server {
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
         view.set_served(ServedConfig { apps: shown_apps(&config), ..ServedConfig::default() });
         why::observe(&view);
+        otlp.apply(&config, tracing, &upstreams, &view);
         let (requester, requests) = mpsc::unbounded_channel();
         let (over_news, over) = mpsc::unbounded_channel();
         let admin = Admin::new(&view, &requester);
@@ -97,6 +103,7 @@ impl Server {
             config,
             links,
             upstreams,
+            otlp,
             door_variables,
             listeners,
             supervisor,

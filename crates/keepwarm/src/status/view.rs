@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use keepwarm_acme::{Acme, NameStatus, OnDemandCounts};
 use keepwarm_egress::{Upstream, UpstreamStatus};
 use keepwarm_net::{Certificate, CertificateFacts, CertificateFiles, Remote};
-use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
+use keepwarm_telemetry::meters::{self, Exemplar, ListenerTotals, RouteTotals};
 use keepwarm_workers::dispatch::{
     ActiveRequest, ExternalServerStatus, Links, WaitingRequest, WorkerActivity,
 };
@@ -104,7 +104,12 @@ impl View {
             listeners: served.listeners.iter().map(listener).collect(),
             routes: routes
                 .iter()
-                .map(|meter| RouteStatus { app: &meter.app, route: &meter.route, totals: meter.totals() })
+                .map(|meter| RouteStatus {
+                    app: &meter.app,
+                    route: &meter.route,
+                    totals: meter.totals(),
+                    exemplars: meter.exemplars(),
+                })
                 .collect(),
             upstreams: served.upstreams.iter().map(|upstream| upstream.look()).collect(),
             certificates: {
@@ -202,6 +207,8 @@ pub(crate) struct RouteStatus {
     pub(crate) app: &'static str,
     pub(crate) route: &'static str,
     pub(crate) totals: RouteTotals,
+    /// Traces of its durations.
+    pub(crate) exemplars: Vec<Exemplar>,
 }
 
 fn workers(snapshot: Snapshot, mut activity: Vec<WorkerActivity>) -> Vec<WorkerStatus> {

@@ -18,6 +18,7 @@ fn record() -> AccessRecord<'static> {
         reason: None,
         referer: None,
         user_agent: Some(b"curl/8.5.0"),
+        trace_id: None,
     }
 }
 
@@ -43,6 +44,7 @@ fn a_line_of_text() {
         route: None,
         reason: Some("head_timeout"),
         user_agent: None,
+        trace_id: None,
         ..record()
     };
     assert_eq!(

@@ -1,0 +1,68 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Secret;
+
+/// `[otlp]`: where traces and metrics are sent, in OTLP over HTTP. At least one of them is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Otlp {
+    /// Name of the upstream that is the collector, which is in [`crate::Config::upstreams`].
+    pub upstream: String,
+    /// Headers of each request to it.
+    pub headers: Vec<(String, Secret)>,
+    /// `service.name` of what is sent.
+    pub service_name: String,
+    /// Further attributes of the resource.
+    pub resource: BTreeMap<String, String>,
+    /// Time limit for one request to the collector.
+    pub timeout: Duration,
+    /// `traces`: which traces are sent. `None`: none.
+    pub traces: Option<OtlpTraces>,
+    /// `metrics`. `None`: they are not sent.
+    pub metrics: Option<OtlpMetrics>,
+}
+
+/// `traces` of `[otlp]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtlpTraces {
+    /// Percent of the traces that begin here, 0 to 100.
+    pub sample: u32,
+    /// Requests and calls that take so long are always sent. `None`: off.
+    pub slow: Option<Duration>,
+    /// Path that they are sent to.
+    pub path: String,
+    /// The longest wait of a span for others.
+    pub interval: Duration,
+    /// Spans that are sent at once.
+    pub batch: u32,
+    /// Bytes of spans that wait to be sent.
+    pub buffer: u64,
+}
+
+/// `metrics` of `[otlp]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtlpMetrics {
+    /// Path that they are sent to.
+    pub path: String,
+    /// Time between two requests.
+    pub interval: Duration,
+}
+
+impl Default for OtlpMetrics {
+    fn default() -> Self {
+        Self { path: "/v1/metrics".to_owned(), interval: Duration::from_secs(60) }
+    }
+}
+
+impl Default for OtlpTraces {
+    fn default() -> Self {
+        Self {
+            sample: 100,
+            slow: Some(Duration::from_secs(1)),
+            path: "/v1/traces".to_owned(),
+            interval: Duration::from_secs(5),
+            batch: 512,
+            buffer: 8 << 20,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! A collector of the test's own: it remembers the spans that it got, and responds as the test says. Its reader of protobuf shares no code with Keepwarm: fields
+//! by their number, as `opentelemetry/proto/trace/v1/trace.proto` has them.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::origin::{After, Origin, Request};
+use crate::process::wait_until;
+
+/// How long a test waits for spans.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A running collector.
+pub struct Collector {
+    origin: Origin,
+}
+
+/// A span that was sent.
+#[derive(Debug, Clone, Default)]
+pub struct Span {
+    /// In hexadecimal digits; so are the other ids.
+    pub trace: String,
+    pub id: String,
+    /// Empty: none.
+    pub parent: String,
+    pub name: String,
+    /// 1: internal, 2: server, 3: client.
+    pub kind: u64,
+    pub start: u64,
+    pub end: u64,
+    pub attributes: BTreeMap<String, String>,
+    /// 2: error.
+    pub status: u64,
+    pub flags: u64,
+    /// The attributes of its resource.
+    pub resource: BTreeMap<String, String>,
+}
+
+impl Collector {
+    /// Accepts everything.
+    pub fn start() -> Self {
+        Self::responding(|_, _, stream| accept(stream))
+    }
+
+    /// Responds so; the number counts the requests from 0.
+    pub fn responding(
+        respond: impl Fn(usize, &Request, &mut TcpStream) -> After + Send + Sync + 'static,
+    ) -> Self {
+        let number = AtomicUsize::new(0);
+        let origin = Origin::start(move |request, stream| {
+            respond(number.fetch_add(1, Ordering::SeqCst), request, stream)
+        });
+        Self { origin }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.origin.address()
+    }
+
+    /// The requests that it got.
+    pub fn requests(&self) -> Vec<Request> {
+        self.origin.requests()
+    }
+
+    /// All spans that it got, in order.
+    pub fn spans(&self) -> Vec<Span> {
+        self.requests().iter().flat_map(|request| decode(&request.body)).collect()
+    }
+
+    /// Waits until `count` spans meet a condition, and gives them.
+    #[track_caller]
+    pub fn wait_for(&self, what: &str, count: usize, holds: impl Fn(&Span) -> bool) -> Vec<Span> {
+        let found = || self.spans().into_iter().filter(|span| holds(span)).collect::<Vec<_>>();
+        wait_until(what, LONG, || found().len() >= count);
+        found()
+    }
+
+    /// Waits for the span of the request for this path.
+    #[track_caller]
+    pub fn request(&self, path: &str) -> Span {
+        let is_it = |span: &Span| span.kind == 2 && span.attribute("url.path") == path;
+        let mut spans = self.wait_for(path, 1, is_it);
+        assert_eq!(spans.len(), 1, "{spans:#?}");
+        spans.remove(0)
+    }
+}
+
+impl Span {
+    /// The value of an attribute; empty if there is none.
+    #[track_caller]
+    pub fn attribute(&self, name: &str) -> &str {
+        self.attributes.get(name).map_or("", String::as_str)
+    }
+
+    /// Those with this one as their parent.
+    pub fn children<'s>(&self, spans: &'s [Self]) -> Vec<&'s Self> {
+        spans.iter().filter(|span| span.parent == self.id && span.trace == self.trace).collect()
+    }
+}
+
+/// 200 with an empty response of OTLP.
+pub fn accept(stream: &mut TcpStream) -> After {
+    respond(stream, "200 OK", "", b"")
+}
+
+/// A response with these further fields, each with its line end.
+pub fn respond(stream: &mut TcpStream, status: &str, fields: &str, body: &[u8]) -> After {
+    let mut response = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/x-protobuf\r\n{fields}Content-Length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    response.extend_from_slice(body);
+    // The client may have gone.
+    let _ = stream.write_all(&response);
+    After::Keep
+}
+
+/// The spans of an `ExportTraceServiceRequest`.
+pub fn decode(request: &[u8]) -> Vec<Span> {
+    let mut all = Vec::new();
+    for resource_spans in messages(request, 1) {
+        let resource: BTreeMap<_, _> =
+            messages(resource_spans, 1).into_iter().flat_map(|resource| attributes(resource, 1)).collect();
+        for scope in messages(resource_spans, 2) {
+            all.extend(messages(scope, 2).into_iter().map(|span| read_span(span, &resource)));
+        }
+    }
+    all
+}
+
+fn read_span(span: &[u8], resource: &BTreeMap<String, String>) -> Span {
+    let mut read = Span { resource: resource.clone(), attributes: attributes(span, 9), ..Span::default() };
+    for (number, value) in fields(span) {
+        match (number, value) {
+            (1, Value::Bytes(id)) => read.trace = hex(id),
+            (2, Value::Bytes(id)) => read.id = hex(id),
+            (4, Value::Bytes(id)) => read.parent = hex(id),
+            (5, Value::Bytes(name)) => read.name = text(name),
+            (6, Value::Number(kind)) => read.kind = kind,
+            (7, Value::Number(time)) => read.start = time,
+            (8, Value::Number(time)) => read.end = time,
+            (15, Value::Bytes(status)) => {
+                let code = |(number, value)| match value {
+                    Value::Number(code) if number == 3 => Some(code),
+                    _ => None,
+                };
+                read.status = fields(status).into_iter().find_map(code).unwrap_or(0);
+            }
+            (16, Value::Number(flags)) => read.flags = flags,
+            _ => {}
+        }
+    }
+    assert_eq!((read.trace.len(), read.id.len()), (32, 16), "{read:?}");
+    read
+}
+
+/// Attributes in the fields of this number; numbers as text.
+fn attributes(message: &[u8], number: u64) -> BTreeMap<String, String> {
+    let pair = |attribute: &[u8]| {
+        let key = messages(attribute, 1).first().map(|key| text(key)).unwrap_or_default();
+        let value = messages(attribute, 2).first().and_then(|value| fields(value).into_iter().next());
+        let value = match value {
+            Some((1, Value::Bytes(value))) => text(value),
+            Some((3, Value::Number(value))) => value.to_string(),
+            other => panic!("{key}: {other:?}"),
+        };
+        (key, value)
+    };
+    messages(message, number).into_iter().map(pair).collect()
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Value<'m> {
+    Number(u64),
+    Bytes(&'m [u8]),
+}
+
+/// The fields of this number that are messages, strings or bytes.
+fn messages(message: &[u8], number: u64) -> Vec<&[u8]> {
+    let is_it = |(found, value)| match value {
+        Value::Bytes(bytes) if found == number => Some(bytes),
+        _ => None,
+    };
+    fields(message).into_iter().filter_map(is_it).collect()
+}
+
+/// <https://protobuf.dev/programming-guides/encoding/>
+fn fields(mut message: &[u8]) -> Vec<(u64, Value<'_>)> {
+    let mut all = Vec::new();
+    while !message.is_empty() {
+        let key = varint(&mut message);
+        let value = match key & 7 {
+            0 => Value::Number(varint(&mut message)),
+            1 => Value::Number(u64::from_le_bytes(take(&mut message, 8).try_into().expect("eight bytes"))),
+            2 => {
+                let length = usize::try_from(varint(&mut message)).expect("a length");
+                Value::Bytes(take(&mut message, length))
+            }
+            5 => Value::Number(
+                u32::from_le_bytes(take(&mut message, 4).try_into().expect("four bytes")).into(),
+            ),
+            other => panic!("wire type {other}"),
+        };
+        all.push((key >> 3, value));
+    }
+    all
+}
+
+fn varint(message: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = take(message, 1)[0];
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return value;
+        }
+    }
+    panic!("a number of more than ten bytes")
+}
+
+fn take<'m>(message: &mut &'m [u8], count: usize) -> &'m [u8] {
+    let (taken, rest) = message.split_at_checked(count).expect("a whole message");
+    *message = rest;
+    taken
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("strings of protobuf are UTF-8")
+}
