@@ -330,6 +330,7 @@ fn connection_event(link: &Arc<Link>, app: &Arc<App>, event: SessionEvent<'_>) {
     match event {
         SessionEvent::Hello(hello) => ready_now(link, app, hello),
         SessionEvent::Pong { .. } => link.ponged(),
+        SessionEvent::Samples(samples) => link.handle_samples(&samples),
         SessionEvent::Drain => {
             if app.close(link) {
                 link.drain();
@@ -345,6 +346,8 @@ fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
     let kind = text("kind");
     link.lock().in_order = hello.streams == 1;
     link.set_hijacks(hello.capabilities().hijack);
+    link.set_adapter(&text("adapter"), hello.capabilities().profile);
+    app.add_to_profile(link);
     app.welcome_worker(link, WorkerCapabilities::of_hello(&hello, &kind, &text("language")));
     link.report(LinkEvent::Ready {
         worker: link.key.clone(),
@@ -379,6 +382,7 @@ fn item(event: SessionEvent<'_>) -> Option<Item> {
         | SessionEvent::Credit { .. }
         | SessionEvent::Inform { .. }
         | SessionEvent::Hijack { .. }
+        | SessionEvent::Samples(_)
         | SessionEvent::Dropped { .. } => return None,
     })
 }
