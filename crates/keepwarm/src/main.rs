@@ -24,6 +24,7 @@ mod language;
 mod live;
 mod maintenance;
 mod php_fpm;
+mod profile;
 mod program_output;
 mod puma;
 mod rate_limits;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         Command::Maintenance { command } => maintenance::maintenance(&command),
         Command::Stack(options) => stack::stack(&options),
         Command::Recycle(options) => recycle::recycle(&options),
+        Command::Profile(options) => profile::profile(&options),
         Command::Check(options) => check::check(&options),
         Command::Convert(options) => convert::convert(&options),
         Command::HashPassword(options) => hash_password::hash_password(&options),

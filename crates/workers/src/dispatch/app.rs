@@ -197,6 +197,11 @@ impl App {
         self.external.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether its workers are servers by themselves.
+    pub fn is_server(&self) -> bool {
+        self.policy().kind.server().is_some()
+    }
+
     /// The profile that is under way.
     pub(super) fn profile(&self) -> MutexGuard<'_, Option<Arc<ProfileSamples>>> {
         self.profile.lock().unwrap_or_else(PoisonError::into_inner)

@@ -4,8 +4,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use keepwarm_wire::frame::Samples;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::activity::RequestSummary;
 use super::app::App;
@@ -76,6 +79,11 @@ impl App {
         Some(Profile { app: Arc::clone(self), samples })
     }
 
+    /// Whether a profile of it is under way.
+    pub fn is_profiled(&self) -> bool {
+        self.profile().is_some()
+    }
+
     /// Its workers, as far as a profile is concerned; none of those that are servers by themselves.
     pub fn profiled_workers(&self) -> Vec<ProfiledWorker> {
         let links = self.links();
@@ -93,11 +101,30 @@ impl App {
 }
 
 impl Profile {
-    /// Asks every worker for what it has not sent. What one responds is here a moment later; one that is at work on a request does not respond before its end.
-    pub fn ask_for_rest(&self) {
-        self.app.links().iter().filter(|link| matches!(link.kind, LinkKind::Wire(_))).for_each(|link| {
-            link.ping();
-        });
+    /// Asks every worker for what it has not sent, and waits until it is here, for so long at most. A worker that is at work on a request may not respond before
+    /// its end: it is not waited for.
+    pub async fn rest(&self, patience: Duration) {
+        let links = self.app.links();
+        let (responded, mut responses) = mpsc::channel(links.len().max(1));
+        let mut awaited = 0;
+        for link in links.iter().filter(|link| matches!(link.kind, LinkKind::Wire(_))) {
+            if link.is_at_work() {
+                link.ping();
+            } else {
+                awaited += 1;
+                link.ask(responded.clone());
+            }
+        }
+        drop(responded);
+        // An error: one has not responded.
+        let _ = timeout(patience, async {
+            for _ in 0..awaited {
+                if responses.recv().await.is_none() {
+                    return;
+                }
+            }
+        })
+        .await;
     }
 
     /// What has come so far.
