@@ -5,6 +5,7 @@ mod command;
 mod flame;
 mod request;
 mod session;
+mod waits;
 
 pub(crate) use command::profile;
 pub(crate) use request::{HERTZ, SECONDS};

@@ -195,7 +195,7 @@ def frames_of(frame):
 
 def stack(frames, is_waiting, after_response=False):
     """A stack as the wire has it, of frames with the innermost first; and whether a request is in it."""
-    names, phase, outer = [], None, 0
+    names, phase, outer = [], None, None
     for frame in frames:
         label, its_phase, is_root = _labels[frame.f_code]
         if label:
@@ -207,7 +207,7 @@ def stack(frames, is_waiting, after_response=False):
                 break
     else:
         is_root = False
-    if outer:
+    if outer is not None:
         del names[outer:]  # what calls the adapter
     if len(names) > _DEPTH:
         names[_DEPTH:] = ["..."]

@@ -1,6 +1,6 @@
 //! A profile in the Keepwarm that has the workers: sends each a signal at the rate, and gives what they respond.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::request::ProfileRequest;
+use super::waits::Waits;
 use crate::status::view::View;
 
 /// How often workers that have come are found: a new one misses a tenth of a second at most.
@@ -42,7 +43,7 @@ struct Session<'v> {
     /// The workers that take part, or did and are gone, by process id.
     profiled: HashSet<u32>,
     gone: BTreeSet<String>,
-    processes: Vec<WorkerProcessHandle>,
+    targets: Vec<Target>,
 }
 
 impl<'v> Session<'v> {
@@ -69,7 +70,7 @@ impl<'v> Session<'v> {
             profile,
             profiled: HashSet::new(),
             gone: BTreeSet::new(),
-            processes: Vec::new(),
+            targets: Vec::new(),
         })
     }
 
@@ -99,21 +100,31 @@ impl<'v> Session<'v> {
                 looked = Some(Instant::now());
             }
             ticks.tick().await;
-            self.processes.iter().for_each(WorkerProcessHandle::send_profile_signal);
+            self.signal_all();
         }
+    }
+
+    fn signal_all(&mut self) {
+        self.targets.iter_mut().for_each(Target::signal);
     }
 
     /// Finds the processes of the workers that take part.
     async fn look(&mut self) {
         let workers = self.app.profiled_workers();
-        let pids: HashSet<u32> =
-            workers.iter().filter(|worker| worker.takes_part).map(|worker| worker.key.pid).collect();
-        self.processes = self.view.supervisor.worker_processes(&self.request.app).await;
-        self.processes.retain(|process| pids.contains(&process.pid));
-        for pid in self.profiled.difference(&pids) {
-            self.gone.insert(pid.to_string());
+        let taking_part = workers.into_iter().filter(|worker| worker.takes_part);
+        let mut workers: HashMap<u32, ProfiledWorker> =
+            taking_part.map(|worker| (worker.key.pid, worker)).collect();
+        self.gone.extend(self.profiled.iter().filter(|pid| !workers.contains_key(pid)).map(u32::to_string));
+        self.profiled.extend(workers.keys());
+        self.targets.retain(|target| workers.remove(&target.process.pid).is_some());
+        if workers.is_empty() {
+            return;
         }
-        self.profiled.extend(pids);
+        for process in self.view.supervisor.worker_processes(&self.request.app).await {
+            if let Some(worker) = workers.remove(&process.pid) {
+                self.targets.push(Target { process, worker, waits: Waits::default() });
+            }
+        }
     }
 
     fn report(&self, lasted: Duration) -> Value {
@@ -163,9 +174,26 @@ impl<'v> Session<'v> {
     }
 }
 
+/// A worker that gets signals.
+struct Target {
+    process: WorkerProcessHandle,
+    worker: ProfiledWorker,
+    waits: Waits,
+}
+
+impl Target {
+    fn signal(&mut self) {
+        // The wait for a request is the adapter's own, which no signal harms.
+        if !self.worker.late_signals || !self.worker.is_at_work() || self.waits.takes_signal(self.process.pid)
+        {
+            self.process.send_profile_signal();
+        }
+    }
+}
+
 /// It works on something and has not said where it is: it waits in a call that signals do not interrupt, or its application has taken the signal.
 fn is_silent(worker: &ProfiledWorker, totals: &ProfileTotals) -> bool {
-    worker.takes_part && worker.is_at_work && !totals.senders.contains(&worker.key.pid)
+    worker.takes_part && worker.is_at_work() && !totals.senders.contains(&worker.key.pid)
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -202,6 +230,9 @@ fn check_workers(name: &str, app: &App) -> Result<(), String> {
         ));
     }
     match too_old(&workers).into_iter().next() {
+        Some((adapter, _)) if adapter.starts_with("php/") => Err(format!(
+            "the workers of app {name} cannot be profiled: their PHP has no extension pcntl, or adapter {adapter} has no profiles"
+        )),
         Some((adapter, _)) => Err(format!(
             "the workers of app {name} cannot be profiled: adapter {adapter} has no profiles; update it, and replace the workers with `keepwarm restart {name}`"
         )),

@@ -275,6 +275,8 @@ pub struct Capabilities {
     pub user: bool,
     /// It sends SAMPLES (spec §10).
     pub profile: bool,
+    /// It handles signals after the call that they interrupt, whose time limit may begin again (spec §10).
+    pub late_signals: bool,
 }
 
 impl<'a> Hello<'a> {
@@ -299,6 +301,7 @@ impl<'a> Hello<'a> {
             hijack: has("hijack"),
             user: has("user"),
             profile: has("profile"),
+            late_signals: has("late_signals"),
         }
     }
 

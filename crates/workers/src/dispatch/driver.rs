@@ -18,6 +18,7 @@ use super::activity::RequestSummary;
 use super::app::{App, WorkerCapabilities};
 use super::call::{Call, Item};
 use super::link::{FlushResult, KillCause, Link, LinkInner, OrphanedRequests, PostResponseWork};
+use super::profile::Adapter;
 use crate::supervisor::LinkEvent;
 
 /// Read at a time: a whole largest frame, so that a body block costs one read.
@@ -346,7 +347,7 @@ fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
     let kind = text("kind");
     link.lock().in_order = hello.streams == 1;
     link.set_hijacks(hello.capabilities().hijack);
-    link.set_adapter(&text("adapter"), hello.capabilities().profile);
+    link.set_adapter(Adapter::of_hello(&text("adapter"), hello.capabilities()));
     app.add_to_profile(link);
     app.welcome_worker(link, WorkerCapabilities::of_hello(&hello, &kind, &text("language")));
     link.report(LinkEvent::Ready {

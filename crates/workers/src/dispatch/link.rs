@@ -21,7 +21,7 @@ use super::activity::WorkerActivity;
 use super::app::App;
 use super::call::Call;
 use super::kind::LinkKind;
-use super::profile::LinkProfile;
+use super::profile::{Adapter, LinkProfile};
 use crate::supervisor::{LinkEvent, Requests, WorkerKey};
 pub(super) use death::{KillCause, OrphanedRequests};
 pub(super) use stream::BodyKind;
@@ -45,8 +45,8 @@ pub(super) struct Link {
     listened: Arc<AtomicBool>,
     /// It may pass sockets on which its application responds by itself.
     hijacks: AtomicBool,
-    /// Its adapter, and whether that takes part in profiles; from its HELLO.
-    adapter: OnceLock<(Arc<str>, bool)>,
+    /// From its HELLO.
+    adapter: OnceLock<Adapter>,
     /// It gets no more requests, or never any. Changed and looked at while the app's state is locked.
     retired: AtomicBool,
     inner: Mutex<LinkInner>,
@@ -144,18 +144,14 @@ impl Link {
     }
 
     /// What its HELLO says about its adapter.
-    pub(super) fn set_adapter(&self, adapter: &str, takes_part_in_profiles: bool) {
+    pub(super) fn set_adapter(&self, adapter: Adapter) {
         // An error: a second HELLO, which is a fault.
-        let _ = self.adapter.set((adapter.into(), takes_part_in_profiles));
+        let _ = self.adapter.set(adapter);
     }
 
-    /// Its adapter (`python/0.1.0`); none before its HELLO.
-    pub(super) fn adapter(&self) -> Option<Arc<str>> {
-        self.adapter.get().map(|(adapter, _)| Arc::clone(adapter))
-    }
-
-    pub(super) fn takes_part_in_profiles(&self) -> bool {
-        self.adapter.get().is_some_and(|(_, takes_part)| *takes_part)
+    /// Its adapter; none before its HELLO.
+    pub(super) fn adapter(&self) -> Option<&Adapter> {
+        self.adapter.get()
     }
 
     pub(super) fn is_retired(&self) -> bool {

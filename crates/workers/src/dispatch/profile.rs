@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use keepwarm_wire::frame::Samples;
+use keepwarm_wire::frame::{Capabilities, Samples};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -61,8 +61,17 @@ pub struct ProfiledWorker {
     pub adapter: Option<Arc<str>>,
     /// It takes part.
     pub takes_part: bool,
-    /// It holds requests.
-    pub is_at_work: bool,
+    /// It handles signals after the call that they interrupt, whose time limit may begin again.
+    pub late_signals: bool,
+    link: Arc<Link>,
+}
+
+impl ProfiledWorker {
+    /// Whether it holds a request now.
+    #[must_use]
+    pub fn is_at_work(&self) -> bool {
+        self.link.is_at_work()
+    }
 }
 
 impl App {
@@ -259,14 +268,31 @@ impl Link {
         kept.add(self.key.pid, &root, samples);
     }
 
-    fn profiled_worker(&self) -> ProfiledWorker {
+    fn profiled_worker(self: &Arc<Self>) -> ProfiledWorker {
         let adapter = self.adapter();
         ProfiledWorker {
             key: self.key.clone(),
-            takes_part: self.takes_part_in_profiles(),
-            adapter,
-            is_at_work: self.is_at_work(),
+            takes_part: adapter.is_some_and(|adapter| adapter.profiles),
+            late_signals: adapter.is_some_and(|adapter| adapter.late_signals),
+            adapter: adapter.map(|adapter| Arc::clone(&adapter.name)),
+            link: Arc::clone(self),
         }
+    }
+}
+
+/// The adapter of a worker, as far as profiles are concerned.
+#[derive(Debug)]
+pub(super) struct Adapter {
+    /// With its version: `python/0.1.0`.
+    name: Arc<str>,
+    profiles: bool,
+    late_signals: bool,
+}
+
+impl Adapter {
+    pub(super) fn of_hello(name: &str, capabilities: Capabilities) -> Self {
+        let Capabilities { profile, late_signals, .. } = capabilities;
+        Self { name: name.into(), profiles: profile, late_signals }
     }
 }
 
