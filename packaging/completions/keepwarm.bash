@@ -37,6 +37,9 @@ _keepwarm() {
             keepwarm,maintenance)
                 cmd="keepwarm__subcmd__maintenance"
                 ;;
+            keepwarm,profile)
+                cmd="keepwarm__subcmd__profile"
+                ;;
             keepwarm,recycle)
                 cmd="keepwarm__subcmd__recycle"
                 ;;
@@ -83,7 +86,7 @@ _keepwarm() {
 
     case "${cmd}" in
         keepwarm)
-            opts="-h -V --help --version run init reload restart status why top stack recycle maintenance endpoint check convert hash-password explain reference"
+            opts="-h -V --help --version run init reload restart status why top stack recycle profile maintenance endpoint check convert hash-password explain reference"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -416,6 +419,52 @@ _keepwarm() {
                     return 0
                     ;;
                 --retry-after)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        keepwarm__subcmd__profile)
+            opts="-h --seconds --hz --route --output --collapsed --config --pid --pid-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hz)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --route)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collapsed)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -44,6 +44,8 @@ final class Connection
     public bool $responded = false;
     public bool $bodyLost = false;
     public readonly Signals $signals;
+    /** What has been noted since the first signal of a profile. */
+    public ?Profile $profile = null;
 
     private int $lastStream = 0;
     private int $ahead = 0;
@@ -141,6 +143,9 @@ final class Connection
         if ($this->left < self::RECEIVE_CREDIT) {
             // Whatever Keepwarm sent has been read or is dropped here.
             $this->payConnection(self::RECEIVE_CREDIT - $this->left - $this->owed);
+        }
+        if ($this->profile !== null && $this->profile->pending !== []) {
+            $this->send($this->profile->take());
         }
     }
 
@@ -309,7 +314,7 @@ final class Connection
                 $this->credit($stream, Wire::decodeCredit($payload));
                 break;
             case Wire::PING:
-                $this->send(Wire::frame(Wire::PONG, 0, 0, $payload));
+                $this->send($this->profile?->end() . Wire::frame(Wire::PONG, 0, 0, $payload));
                 break;
             case Wire::RESET:
                 Wire::decodeReason($payload);

@@ -33,16 +33,23 @@ final class Process
         return $socket;
     }
 
+    /** Whether PHP has what it takes (pcntl). */
+    public static function handlesSignals(): bool
+    {
+        return \function_exists('pcntl_signal') && \function_exists('pcntl_async_signals');
+    }
+
     /** Ctrl-C reaches the whole group and is Keepwarm's to coordinate; a stuck worker shows its stack on SIGQUIT. */
     public static function prepareSignals(Connection $connection): void
     {
-        if (!\function_exists('pcntl_signal') || !\function_exists('pcntl_async_signals')) {
+        if (!self::handlesSignals()) {
             return;
         }
         pcntl_async_signals(true);
         // A handler that does nothing: ignored, it would be ignored in the programs that the application starts.
         pcntl_signal(\SIGINT, static function (): void {
         }, false);
+        Profile::watch($connection);
         pcntl_signal(\SIGTERM, static function () use ($connection): void {
             $connection->askToDrain();
         }, false);

@@ -30,6 +30,7 @@ final class Wire
     public const PONG = 0x31;
     public const DRAIN = 0x32;
     public const BUSY = 0x33;
+    public const SAMPLES = 0x34;
     public const HIJACK = 0x19;
 
     // Flags. END is the same bit on every type that has it.
@@ -76,7 +77,7 @@ final class Wire
         self::PING => [0, false, 8, 8],
         self::DRAIN => [0, false, 0, 0],
     ];
-    private const ONLY_FROM_WORKER = [self::HELLO, self::RESPONSE, self::INFORM, self::WANT, self::PONG, self::BUSY, self::HIJACK];
+    private const ONLY_FROM_WORKER = [self::HELLO, self::RESPONSE, self::INFORM, self::WANT, self::PONG, self::BUSY, self::HIJACK, self::SAMPLES];
 
     /** Throws `Fault` unless the four parts of the head of a frame from Keepwarm go together (§2). */
     public static function checkHead(int $length, int $kind, int $flags, int $stream): void
@@ -239,6 +240,22 @@ final class Wire
     public static function credit(int $stream, int $amount): string
     {
         return self::frame(self::CREDIT, 0, $stream, pack('N', $amount));
+    }
+
+    /**
+     * Where this worker was (§10).
+     *
+     * @param array<string, int> $stacks microseconds of each stack
+     */
+    public static function samples(int $request, int $dropped, array $stacks): string
+    {
+        $strings = [];
+        foreach ($stacks as $stack => $time) {
+            $strings[] = $stack;
+            $strings[] = $time;
+        }
+        $text = implode("\0", $strings);
+        return self::frame(self::SAMPLES, 0, 0, pack('NNnN', $request, $dropped, \count($strings), \strlen($text)) . $text);
     }
 
     /** Ends the response here, incomplete. A long reason is cut at a character's border. */

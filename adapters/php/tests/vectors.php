@@ -120,6 +120,8 @@ function encoded(array $frame): string
             return Wire::trailers($stream, ...$block);
         case 'CREDIT':
             return Wire::credit($stream, $frame['amount']);
+        case 'SAMPLES':
+            return Wire::samples($frame['request'], $frame['dropped'], array_combine(array_map('bytes', array_column($frame['stacks'], 0)), array_column($frame['stacks'], 1)));
         case 'RESET':
             return Wire::reset($stream, $frame['code'], $frame['reason']);
         case 'CLOSE':

@@ -98,6 +98,9 @@ def encoded(frame):
         return wire.trailers(stream, *block)
     if kind == "CREDIT":
         return wire.credit(stream, frame["amount"])
+    if kind == "SAMPLES":
+        stacks = [[part.encode("latin-1") for part in pair] for pair in frame["stacks"]]
+        return wire.samples(frame["request"], frame["dropped"], stacks)
     if kind == "RESET":
         return wire.reset(stream, frame["code"], frame["reason"])
     if kind == "CLOSE":

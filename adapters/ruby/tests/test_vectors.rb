@@ -99,6 +99,8 @@ class VectorsTest < Minitest::Test
     when "INFORM" then W.inform(stream, frame["status"], *block)
     when "TRAILERS" then W.trailers(stream, *block)
     when "CREDIT" then W.credit(stream, frame["amount"])
+    when "SAMPLES"
+      W.samples(frame["request"], frame["dropped"], frame["stacks"].map { |pair| pair.map { |one| bytes(one) } })
     when "RESET" then W.reset(stream, frame["code"], frame["reason"])
     when "CLOSE" then W.close(stream, frame["code"], frame["reason"])
     else

@@ -35,6 +35,7 @@ mod tests;
 pub use explain::explain;
 pub use load::load;
 pub use model::*;
+pub use nearest::suggestion;
 pub use reference::{json_schema, reference_markdown};
 pub use report::{Location, Problem, Report, Warning};
 pub use sources::{Account, CertificateFault, CertificateSummary, Credentials, PathKind, Resource, Sources};

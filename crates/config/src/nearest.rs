@@ -15,7 +15,7 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
 }
 
 /// "did you mean `a` or `b`?"; `None` if no word is similar.
-pub(crate) fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let near = nearest(word, known);
     (!near.is_empty()).then(|| format!("did you mean {}?", or_list(&near)))
 }

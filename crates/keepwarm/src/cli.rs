@@ -8,6 +8,7 @@ mod generated;
 mod hint;
 mod maintenance;
 mod place;
+mod profile;
 mod why;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub(crate) use convert::Convert;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use maintenance::{Maintenance, MaintenanceOn, MaintenanceSubject};
 pub(crate) use place::Variables;
+pub(crate) use profile::Profile;
 pub(crate) use why::Why;
 
 /// What was asked for.
@@ -39,6 +41,7 @@ pub(crate) use why::Why;
                   keepwarm status                               show apps, workers and listeners\n  \
                   keepwarm why                                  say what is slow right now, and why\n  \
                   keepwarm top                                  show all of it live on a screen\n  \
+                  keepwarm profile shop                         show where the time of the app goes, as a flame graph\n  \
                   keepwarm maintenance on --allow 203.0.113.7   respond with 503 to all other clients\n  \
                   keepwarm check https://shop.example/          check a server for known stalls, with fixes\n  \
                   keepwarm convert nginx.conf > keepwarm.toml   convert the configuration of another server\n  \
@@ -96,6 +99,9 @@ pub(crate) enum Command {
     Stack(NamedWorker),
     /// Replace a worker: it leaves once its replacement is ready
     Recycle(NamedWorker),
+    /// Show where an app's time goes: a flame graph of its requests
+    #[command(long_about = profile::ABOUT)]
+    Profile(Profile),
     /// Begin or end maintenance: new requests get 503 and a page
     Maintenance {
         #[command(subcommand)]

@@ -26,6 +26,7 @@ mod live;
 mod maintenance;
 mod otlp;
 mod php_fpm;
+mod profile;
 mod program_output;
 mod puma;
 mod rate_limits;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         Command::Endpoint { command } => endpoint::endpoint(&command),
         Command::Stack(options) => stack::stack(&options),
         Command::Recycle(options) => recycle::recycle(&options),
+        Command::Profile(options) => profile::profile(&options),
         Command::Check(options) => check::check(&options),
         Command::Convert(options) => convert::convert(&options),
         Command::HashPassword(options) => hash_password::hash_password(&options),

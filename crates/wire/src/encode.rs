@@ -13,7 +13,7 @@ pub use head::{RequestWriter, ResponseWriter};
 
 use crate::frame::{
     FrameHeader, FrameType, HEADER_LEN, Hello, MAX_BODY, MAX_CLOSE_REASON, MAX_CREDIT, MAX_RESET_REASON,
-    MAX_STREAMS, MIN_INITIAL_CREDIT, RequestStrings, ResetCode, Welcome, flags,
+    MAX_STREAMS, MIN_INITIAL_CREDIT, RequestStrings, ResetCode, Samples, Welcome, flags,
 };
 use block::FrameBuilder;
 use std::fmt;
@@ -170,6 +170,19 @@ pub fn encode_ping(out: &mut Vec<u8>, payload: [u8; 8]) {
 /// BUSY: the slot stays occupied when the response ends, or (`end`) is free now.
 pub fn encode_busy(out: &mut Vec<u8>, end: bool) {
     put(out, FrameType::Busy, if end { flags::END } else { 0 }, 0, &[]);
+}
+
+/// SAMPLES: where the worker was.
+///
+/// # Errors
+///
+/// A NUL, or too many or too long strings.
+pub fn encode_samples(out: &mut Vec<u8>, samples: &Samples<'_>) -> Result<(), EncodeError> {
+    let [r0, r1, r2, r3] = samples.request.to_be_bytes();
+    let [d0, d1, d2, d3] = samples.dropped.to_be_bytes();
+    let mut block = FrameBuilder::begin(out, FrameType::Samples, 0, &[r0, r1, r2, r3, d0, d1, d2, d3]);
+    block.pairs(samples.stacks.pairs());
+    block.finish(0)
 }
 
 /// DRAIN: no more requests.

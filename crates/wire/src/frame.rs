@@ -8,7 +8,7 @@ mod strings;
 mod tests;
 mod to_worker;
 
-pub use from_worker::{Capabilities, FromWorker, Hello, Response};
+pub use from_worker::{Capabilities, FromWorker, Hello, Response, Samples};
 pub use patch::{clear_frame_flags, frame_flags, set_frame_stream};
 pub use strings::{OwnedStrings, Pairs, StringIter, Strings};
 pub use to_worker::{Request, RequestStrings, ToWorker, Welcome};
@@ -119,6 +119,8 @@ pub enum FrameType {
     Drain = 0x32,
     /// The worker's slot is not free yet when its response ends (§8).
     Busy = 0x33,
+    /// Where the worker was when it got signals of a profile (§10).
+    Samples = 0x34,
 }
 
 impl FrameType {
@@ -143,6 +145,7 @@ impl FrameType {
         Self::Pong,
         Self::Drain,
         Self::Busy,
+        Self::Samples,
     ];
 
     /// The type of this byte, if there is one.
@@ -167,6 +170,7 @@ impl FrameType {
             0x31 => Self::Pong,
             0x32 => Self::Drain,
             0x33 => Self::Busy,
+            0x34 => Self::Samples,
             _ => return None,
         })
     }
@@ -193,6 +197,7 @@ impl FrameType {
             Self::Pong => "PONG",
             Self::Drain => "DRAIN",
             Self::Busy => "BUSY",
+            Self::Samples => "SAMPLES",
         }
     }
 
@@ -220,6 +225,7 @@ impl FrameType {
             Self::Pong => row(Some(Worker), StreamScope::Connection, 0, 8, 8),
             Self::Drain => row(None, StreamScope::Connection, 0, 0, 0),
             Self::Busy => row(Some(Worker), StreamScope::Connection, flags::END, 0, 0),
+            Self::Samples => row(Some(Worker), StreamScope::Connection, 0, 8 + BLOCK, MAX_PAYLOAD),
         }
     }
 }

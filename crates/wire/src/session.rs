@@ -345,6 +345,10 @@ impl Session {
                 Ok(SessionEvent::Drain)
             }
             FromWorker::Busy { end } => Ok(SessionEvent::Busy { end }),
+            FromWorker::Samples(samples) if u64::from(samples.request) >= self.next => {
+                Err((FaultKind::UnknownStream, samples.request.into()))
+            }
+            FromWorker::Samples(samples) => Ok(SessionEvent::Samples(samples)),
             FromWorker::Credit { stream: 0, amount } => {
                 add_credit(&mut self.send, amount)?;
                 Ok(SessionEvent::Credit { stream: 0 })

@@ -18,17 +18,17 @@ def faults():
     yield from both_bad("longer than any payload", raw("DATA", 0, 1, length=PAYLOAD + 1), "too_long")
     yield from both_bad("the longest length a header can say", raw("DATA", 0, 1, length=2**32 - 1), "too_long")
     yield from both_bad("too long goes before an unknown type", raw(0xEE, 0, 1, length=PAYLOAD + 1), "too_long")
-    for byte in (0x00, 0x03, 0x0F, 0x1A, 0x23, 0x2F, 0x34, 0x7F, 0xFF):
+    for byte in (0x00, 0x03, 0x0F, 0x1A, 0x23, 0x2F, 0x35, 0x7F, 0xFF):
         yield from both_bad("type %#04x" % byte, raw(byte, 0, 0), "unknown_type")
     yield from both_bad("HTTP is not the wire", b"GET / HTTP/1.1\r\n", "too_long")
-    for type_ in ("HELLO", "RESPONSE", "INFORM", "WANT", "HIJACK", "PONG"):
+    for type_ in ("HELLO", "RESPONSE", "INFORM", "WANT", "HIJACK", "PONG", "SAMPLES"):
         yield bad("%s from Keepwarm" % type_, K, raw(type_, 0, 1), "direction")
     for type_ in ("WELCOME", "REQUEST", "HALF_CLOSE", "PING"):
         yield bad("%s from the worker" % type_, W, raw(type_, 0, 1), "direction")
     for sender, types in ((K, {"WELCOME": 1, "REQUEST": None, "HALF_CLOSE": 1, "PING": 1}),
-                          (W, {"HELLO": 1, "RESPONSE": 4, "INFORM": 1, "WANT": 1, "HIJACK": 1, "PONG": 1})):
+                          (W, {"HELLO": 1, "RESPONSE": 4, "INFORM": 1, "WANT": 1, "HIJACK": 1, "PONG": 1, "SAMPLES": 1})):
         for type_, flag in types.items():
-            stream = 0 if type_ in ("WELCOME", "HELLO", "PING", "PONG") else 1
+            stream = 0 if type_ in ("WELCOME", "HELLO", "PING", "PONG", "SAMPLES") else 1
             if flag:
                 yield bad("flag %#04x on %s" % (flag, type_), sender, raw(type_, flag, stream), "flags")
             yield bad("flag 0x80 on %s" % type_, sender, raw(type_, 0x80, stream), "flags")

@@ -5,7 +5,7 @@ import struct
 TYPES = {
     "HELLO": 0x01, "WELCOME": 0x02, "REQUEST": 0x10, "DATA": 0x11, "TRAILERS": 0x12, "RESPONSE": 0x13,
     "INFORM": 0x14, "WANT": 0x15, "CREDIT": 0x16, "RESET": 0x17, "HALF_CLOSE": 0x18, "TEXT": 0x20, "BINARY": 0x21, "CLOSE": 0x22,
-    "PING": 0x30, "HIJACK": 0x19, "PONG": 0x31, "DRAIN": 0x32, "BUSY": 0x33,
+    "PING": 0x30, "HIJACK": 0x19, "PONG": 0x31, "DRAIN": 0x32, "BUSY": 0x33, "SAMPLES": 0x34,
 }
 FLAGS = {
     "REQUEST": {"END": 1, "EXPECT": 2, "REPEATS": 4, "EARLY_HINTS": 8, "WEBSOCKET": 16, "TRAILERS": 32, "USER": 64},
@@ -78,6 +78,8 @@ def encode(f):
         p = struct.pack(">H", f["code"]) + f["reason"].encode("utf-8")
     elif t in ("PING", "PONG"):
         p = bytes.fromhex(f["payload"])
+    elif t == "SAMPLES":
+        p = struct.pack(">II", f["request"], f["dropped"]) + block(flat(f["stacks"]))
     else:  # WANT, HALF_CLOSE, HIJACK, DRAIN, BUSY
         p = b""
     return raw(t, flags, f["stream"], p)
@@ -176,6 +178,11 @@ def pong(payload="0001020304050607"):
 DRAIN = {"type": "DRAIN", "stream": 0}
 BUSY = {"type": "BUSY", "stream": 0, "flags": []}
 FREE = {"type": "BUSY", "stream": 0, "flags": ["END"]}
+
+
+def samples(request=1, dropped=0, stacks=(("app;view (shop.py:3)", "10021"),)):
+    return {"type": "SAMPLES", "stream": 0, "request": request, "dropped": dropped,
+            "stacks": [list(pair) for pair in stacks]}
 
 
 # ---- bytes in their JSON form

@@ -134,6 +134,9 @@ def frames():
     yield good("hijack", W, hijack(7))
     yield good("busy", W, BUSY)
     yield good("busy no more", W, FREE)
+    yield good("samples, of a request", W, samples())
+    yield good("samples, of none, none kept", W, samples(0, 2**32 - 1, []))
+    yield good("samples, several stacks", W, samples(7, 2, [["app;a;b", "1"], ["app;a;" + utf8 + ";(waiting)", "20000"]]))
 
 
 def partials():

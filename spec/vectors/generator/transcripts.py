@@ -111,5 +111,7 @@ def good_sessions():
     yield session("Keepwarm drains an idle worker", k(DRAIN))
     yield session("Keepwarm drains a busy worker", k(request()), k(DRAIN), w(response(flags=[])),
                   w(data(1, "a", True)))
+    yield session("the worker sends samples of none, of a request and of one that is over", w(samples(0)), k(request()),
+                  w(samples(1)), w(response()), w(samples(1)))
     yield session("the worker wants no more; what crossed is refused", k(request(1)), k(request(2)), w(DRAIN),
                   w(response(1)), w(reset(2, 6, "draining")), k(DRAIN), hello_=hello(2))

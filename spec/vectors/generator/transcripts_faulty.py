@@ -11,7 +11,7 @@ def worker_faults():
     yield {"name": "a version that was not offered",
            "steps": [k(welcome()), w(hello(version=2), fault="version")]}
     yield fault("a second HELLO", "second_hello", w(hello()))
-    for frame in (response(1), data(1), want(1), credit(1, 1), reset(1), close(1)):
+    for frame in (response(1), data(1), want(1), credit(1, 1), reset(1), close(1), samples(1)):
         yield fault("%s for a stream that was never opened" % frame["type"], "unknown_stream", w(frame))
     yield fault("a response to the request after this one", "unknown_stream", k(request()), w(response(2)))
     for frame in (response(), data(1, "x"), trailers(), inform(), want(), hijack(), credit(1, 1), reset(), text(), close()):

@@ -66,7 +66,7 @@ def _runner(kind):
         return _run_wsgi
     from keepwarm import asgi  # asyncio costs memory and time that a WSGI worker need not pay
 
-    return lambda sock, application, options, leaks: asgi.run(sock, application, options, identity("asgi", "half_close", "user"))
+    return lambda sock, application, options, leaks: asgi.run(sock, application, options, identity("asgi", "half_close", "user", "profile"))
 
 
 def _after_fork():
@@ -120,7 +120,7 @@ def _run_wsgi(sock, application, options, leaks):
     process.settle_memory()
     signals.gate.close()
     try:
-        connection.say_hello(identity("wsgi", "blocking", "cgi_names", "user"))
+        connection.say_hello(identity("wsgi", "blocking", "cgi_names", "user", "profile"))
         return worker.serve_forever()
     finally:
         signals.gate.closed = False

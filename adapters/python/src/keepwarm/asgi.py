@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from keepwarm import log, process, stacks, usual
+from keepwarm import log, process, profile, stacks, usual
 from keepwarm.asgi_connection import Asyncio
 from keepwarm.asgi_lifespan import Lifespan
 from keepwarm.errors import LoadError
@@ -53,6 +53,7 @@ async def _serve(loop, sock, application, options, pairs):
     connection.state = lifespan.state
     loop.add_signal_handler(signal.SIGTERM, connection.ask_to_drain)
     process.on_quit(lambda: stacks.write_all(loop))
+    profile.LoopProfile(connection)
     process.settle_memory()
     connection.say_hello(pairs)
     await _until_finished(connection)

@@ -180,6 +180,8 @@ class Asyncio(Connection, asyncio.BufferedProtocol):
         if self.forked:
             self.leave_child(0)
         self.running.discard(stream)
+        if self.sampler.pending:
+            self.send(self.sampler.take())
         if self.leaving or self.lost:
             self._leave_if_done()
 

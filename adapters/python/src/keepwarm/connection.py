@@ -11,6 +11,7 @@ import sys
 from keepwarm import log, wire
 from keepwarm.allowance import Allowance, added
 from keepwarm.errors import Fault
+from keepwarm.profile import Sampler
 
 
 class Connection:
@@ -22,7 +23,7 @@ class Connection:
 
     __slots__ = (
         "limit", "most", "last_stream", "first_credit", "credit", "stream_credit", "allowance",
-        "leaving", "lost", "faulty", "forked", "drain_said", "exit_status",
+        "leaving", "lost", "faulty", "forked", "drain_said", "exit_status", "sampler",
     )  # fmt: skip
 
     def __init__(self, limit, stream_credit, connection_credit):
@@ -35,6 +36,7 @@ class Connection:
         self.allowance = Allowance(connection_credit)
         self.leaving = self.lost = self.faulty = self.forked = self.drain_said = False
         self.exit_status = 0
+        self.sampler = Sampler()
 
     # -- handshake (§3) -----------------------------------------------------------------------------------------------
 
@@ -78,7 +80,7 @@ class Connection:
         if kind == wire.CREDIT:
             self.credit = added(self.credit, wire.decode_credit(payload))
         elif kind == wire.PING:
-            return wire.frame(wire.PONG, 0, 0, payload)
+            return self.sampler.end() + wire.frame(wire.PONG, 0, 0, payload)
         elif kind == wire.DRAIN:
             self.leaving = True
             self.most = 0

@@ -2,7 +2,7 @@
 
 from socket import MSG_DONTWAIT
 
-from keepwarm import wire
+from keepwarm import profile, wire
 from keepwarm.blocking import READ_SIZE, STREAM_CREDIT, BlockingConnection
 from keepwarm.errors import Fault, Lost
 from keepwarm.signals import gate
@@ -215,6 +215,7 @@ class Worker(Service):
 
     def __init__(self, connection, application, pairs, leaks):
         super().__init__(connection, application, pairs, leaks, multithread=False)
+        profile.SerialProfile(connection)
         self.ending = None  # what an application's `sys.exit()` raised
 
     def serve_forever(self):
@@ -305,6 +306,8 @@ class Worker(Service):
         connection.current = None
         if response.held:
             connection.say(connection.settle(response))
+        if connection.sampler.pending:
+            connection.send(connection.sampler.take())
         if self.leaks.noted:
             self.leaks.undo()
 

@@ -13,6 +13,11 @@ from keepwarm import log
 _signal, _getsignal = signal.signal, signal.getsignal
 
 
+def set_ungated(number, handler):
+    """Sets a handler of the adapter, which runs wherever the signal comes: it raises nothing."""
+    _signal(number, handler)
+
+
 class Gate:
     """`closed`: handlers wait in `waiting`. `idle`: there is nobody to rescue what one raises."""
 

@@ -47,6 +47,13 @@ def write(task, title):
     log.write("".join(text))
 
 
+def frames(task):
+    """The frames of a task, the innermost last, with those of the tasks that it waits for in another loop."""
+    yield from _frames(task.get_coro())
+    for _, coroutine in elsewhere[task]() if task in elsewhere else ():
+        yield from _frames(coroutine)
+
+
 def _formatted(coroutine):
     frames = [frame for frame in _frames(coroutine) if not log.is_own(frame.f_code.co_filename)]
     return traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames).format()

@@ -10,7 +10,7 @@ import threading
 import _thread
 from queue import SimpleQueue
 
-from keepwarm import log, process, stacks, wire
+from keepwarm import log, process, profile, stacks, wire
 from keepwarm.blocking import BlockingConnection
 from keepwarm.errors import Fault, Lost, exit_status
 from keepwarm.signals import elsewhere, gate
@@ -111,6 +111,8 @@ class Threaded(BlockingConnection):
             if self.lost:
                 self.changed.notify_all()
         self._say(said)
+        if self.sampler.pending:
+            self.send(self.sampler.take())
         if last:
             self._wake_reader()
 
@@ -169,7 +171,8 @@ class Pool:
     def serve_forever(self):
         """Serves requests until Keepwarm sends DRAIN or closes the connection; returns the exit status."""
         connection = self.connection
-        process.on_signals({signal.SIGTERM: connection.ask_to_drain, signal.SIGQUIT: self.show})
+        process.on_signals({signal.SIGTERM: connection.ask_to_drain, signal.SIGQUIT: self.show, signal.SIGURG: self.note_sample})
+        signal.siginterrupt(signal.SIGURG, False)
         for number, worker in enumerate(self.workers, 1):
             threading.Thread(target=worker.run, name=f"keepwarm-{number}", daemon=True).start()
         connection.read_forever()
@@ -177,12 +180,25 @@ class Pool:
 
     def show(self):
         """Writes where each thread stands, and at which request."""
-        doing = {worker.ident: worker.doing for worker in self.workers}
-        stacks.write_threads({ident: what for ident, what in doing.items() if what is not None})
+        doing = self._doing()
+        stacks.write_threads({ident: f"{strings[0]} {strings[4]}" for ident, (_, strings) in doing.items()})
+
+    def note_sample(self):
+        """Notes where each thread is, for a profile."""
+        sampler = self.connection.sampler
+        requests = {ident: (response.number, response.over) for ident, (response, _) in self._doing().items()}
+        profile.note_threads(sampler, sampler.begin_sample(), requests)
+        if sampler.is_due():
+            self.connection.send(sampler.take())
+
+    def _doing(self):
+        """By thread: the response that it works on, and the strings of its request."""
+        doing = ((worker.ident, worker.doing) for worker in self.workers)
+        return {ident: what for ident, what in doing if what is not None}
 
 
 class Thread(Service):
-    """Serves one request after the other in a thread. `doing`: which, or None."""
+    """Serves one request after the other in a thread. `doing`: the response and the request's strings, or None."""
 
     def __init__(self, connection, application, pairs, leaks):
         super().__init__(connection, application, pairs, leaks, multithread=True)
@@ -199,7 +215,7 @@ class Thread(Service):
                 connection.send(wire.reset(response.number, wire.CANCELLED, ""))
             else:
                 self._begin()
-                self.doing = f"{strings[0]} {strings[4]}"
+                self.doing = response, strings
                 self._one(flags, response, strings, body)
                 if connection.forked:
                     connection.leave_child(0)

@@ -16,7 +16,7 @@ REQUEST, DATA, TRAILERS, RESPONSE = 0x10, 0x11, 0x12, 0x13
 INFORM, WANT, CREDIT, RESET, HALF_CLOSE = 0x14, 0x15, 0x16, 0x17, 0x18
 TEXT, BINARY, CLOSE = 0x20, 0x21, 0x22
 HIJACK = 0x19
-PING, PONG, DRAIN, BUSY = 0x30, 0x31, 0x32, 0x33
+PING, PONG, DRAIN, BUSY, SAMPLES = 0x30, 0x31, 0x32, 0x33, 0x34
 
 # Flags. END is the same bit on every type that has it.
 END = 0x01
@@ -46,6 +46,7 @@ _HELLO = Struct(">HIII")  # version, streams, stream_credit, connection_credit
 _U16 = Struct(">H")
 _U32 = Struct(">I")
 _U64 = Struct(">Q")
+_SAMPLES = Struct(">II")  # request, dropped
 
 # What Keepwarm may send: type -> (the flags it may carry, whether it belongs to a stream (None: either), the least and
 # the most bytes of its payload).
@@ -63,7 +64,7 @@ _FROM_KEEPWARM = {
     PING: (0, False, 8, 8),
     DRAIN: (0, False, 0, 0),
 }
-_ONLY_FROM_WORKER = frozenset((HELLO, RESPONSE, INFORM, WANT, PONG, BUSY, HIJACK))
+_ONLY_FROM_WORKER = frozenset((HELLO, RESPONSE, INFORM, WANT, PONG, BUSY, HIJACK, SAMPLES))
 
 
 def check_head(length, kind, flags, stream):
@@ -201,6 +202,11 @@ def message_cost(size):
 def credit(stream, amount):
     """Lets Keepwarm send `amount` bytes more on `stream`, or on the connection when it is 0."""
     return frame(CREDIT, 0, stream, _U32.pack(amount))
+
+
+def samples(request, dropped, stacks):
+    """Where this worker was (§10): `stacks` are pairs of a stack and its microseconds, both in bytes."""
+    return frame(SAMPLES, 0, 0, _SAMPLES.pack(request, dropped) + block([part for pair in stacks for part in pair]))
 
 
 def reset(stream, code, reason=""):

@@ -4,6 +4,7 @@ require "io/wait"
 require "monitor"
 require "socket"
 require "keepwarm/log"
+require "keepwarm/profile"
 require "keepwarm/stream"
 require "keepwarm/wire"
 
@@ -20,7 +21,7 @@ module Keepwarm
 
     attr_accessor :buffer
     # `requests`: how many have come.
-    attr_reader :sock, :lost, :leaving, :faulty, :first_credit, :last_stream, :requests
+    attr_reader :sock, :lost, :leaving, :faulty, :first_credit, :last_stream, :requests, :profile
 
     def initialize(sock)
       @sock = sock
@@ -33,6 +34,7 @@ module Keepwarm
       @received = RECEIVE_CREDIT # how much may wait here, of all streams together
       @allowance = Allowance.new(@received)
       @hijacked = [] # sockets
+      @profile = Profile.new
     end
 
     # Waits for WELCOME; gives its names. Raises `Fault` or `Lost`.
@@ -78,6 +80,11 @@ module Keepwarm
     # no thread of it comes in between. With `socket` beside them, which is Keepwarm's from then on.
     def send(data, socket = nil)
       undivided { @lock.synchronize { send_now(data, socket) } }
+    end
+
+    # Sends what has been noted for a profile.
+    def send_samples
+      send(@profile.take)
     end
 
     # A signal handler of the application raised this, in the main thread, and nothing of the application is there to rescue it.
@@ -147,7 +154,7 @@ module Keepwarm
       case kind
       when Wire::DATA then data(flags, id, payload)
       when Wire::CREDIT then credit(id, Wire.decode_credit(payload))
-      when Wire::PING then send(Wire.frame(Wire::PONG, 0, 0, payload))
+      when Wire::PING then send(@profile.end + Wire.frame(Wire::PONG, 0, 0, payload))
       when Wire::RESET then reset(id, payload)
       when Wire::TRAILERS then trailers(id, payload)
       when Wire::DRAIN then @leaving = true

@@ -23,6 +23,8 @@ module Keepwarm
     # already arrived are served, as by a worker with threads.
     def serve_forever
       Hooks.thread_start
+      connection = @connection
+      connection.profile.watch(connection) { connection.idle ? [] : [[connection.last_stream, Thread.main]] }
       status = serve_all
       raise @ending if @ending
 
@@ -141,6 +143,7 @@ module Keepwarm
       connection.idle = false
       ending = @service.serve(flags, connection.begin_stream(id, flags & Wire::END_BODY != 0), strings, body)
       connection.end_stream
+      connection.send_samples if connection.profile.pending
       @leaks.undo if @leaks.noted?
       end_for(ending) if ending
       true

@@ -18,10 +18,12 @@ module Keepwarm
       @requests = Queue.new
       @ending = nil # what an application's `exit` raised
       @stopping = false
+      @working = Array.new(threads) # by thread: the request that it works on, and itself
     end
 
     # Serves requests until Keepwarm sends DRAIN or closes the connection; returns the exit status, or raises the `SystemExit` of the application.
     def serve_forever
+      @connection.profile.watch(@connection) { @working.compact }
       @threads.times { |number| start(number) }
       named(Thread.new { read_forever }, "reader")
       @connection.wait_for_the_end
@@ -55,7 +57,9 @@ module Keepwarm
       service = @new_service.call
       until @connection.forked?
         flags, stream, strings, body = @requests.pop
+        @working[number] = [stream.id, Thread.current]
         serve(service, flags, stream, strings, body)
+        @working[number] = nil
       end
     ensure
       Hooks.thread_exit unless @connection.forked?
@@ -74,6 +78,7 @@ module Keepwarm
     ensure
       rest
       @connection.end_stream(stream)
+      @connection.send_samples if @connection.profile.pending
     end
 
     # Resets what requests changed in the process when no request is running that might use it.

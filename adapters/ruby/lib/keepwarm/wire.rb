@@ -13,7 +13,7 @@ module Keepwarm
     INFORM, WANT, CREDIT, RESET, HALF_CLOSE = 0x14, 0x15, 0x16, 0x17, 0x18
     TEXT, BINARY, CLOSE = 0x20, 0x21, 0x22
     HIJACK = 0x19
-    PING, PONG, DRAIN, BUSY = 0x30, 0x31, 0x32, 0x33
+    PING, PONG, DRAIN, BUSY, SAMPLES = 0x30, 0x31, 0x32, 0x33, 0x34
 
     # Flags. END is the same bit on every type that has it.
     END_BODY = 0x01
@@ -57,7 +57,7 @@ module Keepwarm
       PING => [0, false, 8, 8],
       DRAIN => [0, false, 0, 0]
     }.freeze
-    ONLY_FROM_WORKER = [HELLO, RESPONSE, INFORM, WANT, PONG, BUSY, HIJACK].freeze
+    ONLY_FROM_WORKER = [HELLO, RESPONSE, INFORM, WANT, PONG, BUSY, HIJACK, SAMPLES].freeze
     private_constant :FROM_KEEPWARM, :ONLY_FROM_WORKER
 
     module_function
@@ -183,6 +183,11 @@ module Keepwarm
     # Lets Keepwarm send `amount` bytes more on `stream`, or on the connection when it is 0.
     def credit(stream, amount)
       [4, CREDIT, 0, stream, amount].pack("NCCNN")
+    end
+
+    # Where this worker was (§10). `stacks`: pairs of a stack and its microseconds.
+    def samples(request, dropped, stacks)
+      frame(SAMPLES, 0, 0, [request, dropped].pack("NN") << block(stacks.flatten))
     end
 
     # Ends the response here, incomplete. A long reason is cut at a character's border.

@@ -83,7 +83,7 @@ module Keepwarm
     def identity
       {
         "adapter" => "ruby/#{VERSION}", "kind" => "rack", "language" => "#{RUBY_ENGINE} #{RUBY_VERSION}",
-        "blocking" => "1", "cgi_names" => "1", "hijack" => "1", "user" => "1"
+        "blocking" => "1", "cgi_names" => "1", "hijack" => "1", "user" => "1", "profile" => "1"
       }
     end
   end

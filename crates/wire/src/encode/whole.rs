@@ -3,7 +3,7 @@
 use super::{
     EncodeError, RequestWriter, ResponseWriter, encode_binary, encode_busy, encode_close, encode_credit,
     encode_data, encode_drain, encode_half_close, encode_hello, encode_hijack, encode_inform, encode_ping,
-    encode_pong, encode_reset, encode_text, encode_trailers, encode_want, encode_welcome,
+    encode_pong, encode_reset, encode_samples, encode_text, encode_trailers, encode_want, encode_welcome,
 };
 use crate::frame::{FromWorker, Request, Response, ToWorker, flags};
 
@@ -39,6 +39,7 @@ impl FromWorker<'_> {
                 encode_busy(out, end);
                 Ok(())
             }
+            Self::Samples(ref samples) => encode_samples(out, samples),
         }
     }
 }

@@ -102,6 +102,19 @@ pub enum FromWorker<'a> {
         /// Its slot is free.
         end: bool,
     },
+    /// Where it was when it got signals of a profile.
+    Samples(Samples<'a>),
+}
+
+/// SAMPLES: where a worker was, by the time that it spent there (spec §10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Samples<'a> {
+    /// The stream of the request that it worked on, which may be over; 0: none.
+    pub request: u32,
+    /// Samples that it took and could not keep.
+    pub dropped: u32,
+    /// Stacks and microseconds in turn: neither is checked here.
+    pub stacks: Strings<'a>,
 }
 
 /// HELLO: the worker is ready (spec §3).
@@ -163,7 +176,7 @@ impl<'a> FromWorker<'a> {
     /// The stream that the frame is about; 0 is the connection.
     pub fn stream(&self) -> u32 {
         match *self {
-            Self::Hello(_) | Self::Pong { .. } | Self::Drain | Self::Busy { .. } => 0,
+            Self::Hello(_) | Self::Pong { .. } | Self::Drain | Self::Busy { .. } | Self::Samples(_) => 0,
             Self::Response(Response { stream, .. })
             | Self::Data { stream, .. }
             | Self::Trailers { stream, .. }
@@ -196,6 +209,7 @@ impl<'a> FromWorker<'a> {
             Self::Pong { .. } => FrameType::Pong,
             Self::Drain => FrameType::Drain,
             Self::Busy { .. } => FrameType::Busy,
+            Self::Samples(_) => FrameType::Samples,
         }
     }
 
@@ -232,6 +246,11 @@ impl<'a> FromWorker<'a> {
             FrameType::Pong => Self::Pong { payload: reader.take()? },
             FrameType::Drain => Self::Drain,
             FrameType::Busy => Self::Busy { end },
+            FrameType::Samples => Self::Samples(Samples {
+                request: reader.u32()?,
+                dropped: reader.u32()?,
+                stacks: reader.last_pairs()?,
+            }),
             FrameType::Welcome | FrameType::Request | FrameType::HalfClose | FrameType::Ping => {
                 return Err(reader.fault(FaultKind::Direction, 0));
             }
@@ -254,6 +273,10 @@ pub struct Capabilities {
     pub hijack: bool,
     /// It takes USER (spec §4).
     pub user: bool,
+    /// It sends SAMPLES (spec §10).
+    pub profile: bool,
+    /// It handles signals after the call that they interrupt, whose time limit may begin again (spec §10).
+    pub late_signals: bool,
 }
 
 impl<'a> Hello<'a> {
@@ -277,6 +300,8 @@ impl<'a> Hello<'a> {
             half_close: has("half_close"),
             hijack: has("hijack"),
             user: has("user"),
+            profile: has("profile"),
+            late_signals: has("late_signals"),
         }
     }
 

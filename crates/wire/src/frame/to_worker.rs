@@ -193,6 +193,7 @@ impl<'a> ToWorker<'a> {
             | FrameType::Want
             | FrameType::Pong
             | FrameType::Busy
+            | FrameType::Samples
             | FrameType::Hijack => {
                 return Err(reader.fault(FaultKind::Direction, 0));
             }

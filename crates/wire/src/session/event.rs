@@ -1,7 +1,7 @@
 //! The meaning of a worker's frames.
 
 use super::stream::Stream;
-use crate::frame::{FromWorker, Hello, ResetCode, Response, Strings, message_cost};
+use crate::frame::{FromWorker, Hello, ResetCode, Response, Samples, Strings, message_cost};
 
 /// A frame of the worker, allowed in the current state. Borrowed from the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +103,8 @@ pub enum SessionEvent<'a> {
         /// It has finished its work after its response.
         end: bool,
     },
+    /// Where the worker was when it got signals of a profile. Its request was opened, and may be over.
+    Samples(Samples<'a>),
     /// A frame of a stream that Keepwarm has reset: it is no longer wanted. Its bytes are already released.
     Dropped {
         /// The stream.
@@ -118,7 +120,7 @@ impl<'a> SessionEvent<'a> {
     /// The stream that the event is about; 0 is the connection.
     pub fn stream(&self) -> u32 {
         match *self {
-            Self::Hello(_) | Self::Pong { .. } | Self::Drain | Self::Busy { .. } => 0,
+            Self::Hello(_) | Self::Pong { .. } | Self::Drain | Self::Busy { .. } | Self::Samples(_) => 0,
             Self::Response(Response { stream, .. })
             | Self::Data { stream, .. }
             | Self::Trailers { stream, .. }
@@ -179,6 +181,7 @@ impl<'a> SessionEvent<'a> {
             FromWorker::Pong { payload } => Self::Pong { payload },
             FromWorker::Drain => Self::Drain,
             FromWorker::Busy { end } => Self::Busy { end },
+            FromWorker::Samples(samples) => Self::Samples(samples),
         }
     }
 }

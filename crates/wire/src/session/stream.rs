@@ -122,9 +122,11 @@ impl Stream {
                 Ok(FrameEffect::OVER)
             }
             // Frames of the connection do not come here.
-            FromWorker::Hello(_) | FromWorker::Pong { .. } | FromWorker::Drain | FromWorker::Busy { .. } => {
-                Err((FaultKind::StreamId, 0))
-            }
+            FromWorker::Hello(_)
+            | FromWorker::Pong { .. }
+            | FromWorker::Drain
+            | FromWorker::Busy { .. }
+            | FromWorker::Samples(_) => Err((FaultKind::StreamId, 0)),
         }
     }
 

@@ -124,6 +124,13 @@ impl<'a> Either<'a> {
             Self::Worker(FromWorker::Busy { end }) => {
                 json!({"type": "BUSY", "stream": 0, "flags": if end { vec!["END"] } else { Vec::new() }})
             }
+            Self::Worker(FromWorker::Samples(samples)) => json!({
+                "type": "SAMPLES",
+                "stream": 0,
+                "request": samples.request,
+                "dropped": samples.dropped,
+                "stacks": pairs(samples.stacks.pairs()),
+            }),
         }
     }
 }

@@ -18,6 +18,7 @@ use super::conversation;
 use super::fastcgi;
 use super::kind::WorkerKind;
 use super::link::Link;
+use super::profile::ProfileSamples;
 use super::quarantine::Quarantine;
 use super::queue::{Queue, QueuedRequest};
 use super::refusals;
@@ -103,6 +104,8 @@ pub struct App {
     description: Mutex<Option<String>>,
     /// In place of workers: a server that runs already.
     external: Mutex<Option<Arc<Link>>>,
+    /// Where what its workers send of a profile goes.
+    profile: Mutex<Option<Arc<ProfileSamples>>>,
 }
 
 /// The queue of an app, its workers and its failure, under one lock.
@@ -150,6 +153,7 @@ impl App {
             next_kind: Mutex::default(),
             description: Mutex::default(),
             external: Mutex::default(),
+            profile: Mutex::default(),
         })
     }
 
@@ -191,6 +195,16 @@ impl App {
 
     fn external_link(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
         self.external.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its workers are servers by themselves.
+    pub fn is_server(&self) -> bool {
+        self.policy().kind.server().is_some()
+    }
+
+    /// The profile that is under way.
+    pub(super) fn profile(&self) -> MutexGuard<'_, Option<Arc<ProfileSamples>>> {
+        self.profile.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How requests are treated.

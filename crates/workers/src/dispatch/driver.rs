@@ -18,6 +18,7 @@ use super::activity::RequestSummary;
 use super::app::{App, WorkerCapabilities};
 use super::call::{Call, Item};
 use super::link::{FlushResult, KillCause, Link, LinkInner, OrphanedRequests, PostResponseWork};
+use super::profile::Adapter;
 use crate::supervisor::LinkEvent;
 
 /// Read at a time: a whole largest frame, so that a body block costs one read.
@@ -330,6 +331,7 @@ fn connection_event(link: &Arc<Link>, app: &Arc<App>, event: SessionEvent<'_>) {
     match event {
         SessionEvent::Hello(hello) => ready_now(link, app, hello),
         SessionEvent::Pong { .. } => link.ponged(),
+        SessionEvent::Samples(samples) => link.handle_samples(&samples),
         SessionEvent::Drain => {
             if app.close(link) {
                 link.drain();
@@ -345,6 +347,8 @@ fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
     let kind = text("kind");
     link.lock().in_order = hello.streams == 1;
     link.set_hijacks(hello.capabilities().hijack);
+    link.set_adapter(Adapter::of_hello(&text("adapter"), hello.capabilities()));
+    app.add_to_profile(link);
     app.welcome_worker(link, WorkerCapabilities::of_hello(&hello, &kind, &text("language")));
     link.report(LinkEvent::Ready {
         worker: link.key.clone(),
@@ -379,6 +383,7 @@ fn item(event: SessionEvent<'_>) -> Option<Item> {
         | SessionEvent::Credit { .. }
         | SessionEvent::Inform { .. }
         | SessionEvent::Hijack { .. }
+        | SessionEvent::Samples(_)
         | SessionEvent::Dropped { .. } => return None,
     })
 }

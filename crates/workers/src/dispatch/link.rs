@@ -10,7 +10,7 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
 use keepwarm_net::Remote;
@@ -21,6 +21,7 @@ use super::activity::WorkerActivity;
 use super::app::App;
 use super::call::Call;
 use super::kind::LinkKind;
+use super::profile::{Adapter, LinkProfile};
 use crate::supervisor::{LinkEvent, Requests, WorkerKey};
 pub(super) use death::{KillCause, OrphanedRequests};
 pub(super) use stream::BodyKind;
@@ -44,6 +45,8 @@ pub(super) struct Link {
     listened: Arc<AtomicBool>,
     /// It may pass sockets on which its application responds by itself.
     hijacks: AtomicBool,
+    /// From its HELLO.
+    adapter: OnceLock<Adapter>,
     /// It gets no more requests, or never any. Changed and looked at while the app's state is locked.
     retired: AtomicBool,
     inner: Mutex<LinkInner>,
@@ -81,6 +84,8 @@ pub(super) struct LinkInner {
     pub(super) kill_cause: Option<KillCause>,
     /// The time it had to finish is over.
     said_goodbye: bool,
+    /// Its app is being profiled.
+    pub(super) profile: Option<Box<LinkProfile>>,
 }
 
 /// Work that a worker continues after the end of its response.
@@ -116,6 +121,7 @@ impl Link {
             last_written: None,
             kill_cause: None,
             said_goodbye: false,
+            profile: None,
         };
         Self {
             key,
@@ -125,6 +131,7 @@ impl Link {
             events,
             requests: Requests::default(),
             hijacks: AtomicBool::new(false),
+            adapter: OnceLock::new(),
             retired: AtomicBool::new(false),
             listened: Arc::default(),
             inner: Mutex::new(inner),
@@ -134,6 +141,17 @@ impl Link {
     /// The data-plane thread that reads from this worker.
     pub(super) fn thread(&self) -> usize {
         self.remote.index
+    }
+
+    /// What its HELLO says about its adapter.
+    pub(super) fn set_adapter(&self, adapter: Adapter) {
+        // An error: a second HELLO, which is a fault.
+        let _ = self.adapter.set(adapter);
+    }
+
+    /// Its adapter; none before its HELLO.
+    pub(super) fn adapter(&self) -> Option<&Adapter> {
+        self.adapter.get()
     }
 
     pub(super) fn is_retired(&self) -> bool {
@@ -212,6 +230,9 @@ impl LinkInner {
     /// A stream has ended: the request that it carried, and whether its slot is free.
     pub(super) fn end_stream(&mut self, stream: u32) -> (Option<Arc<Call>>, bool) {
         let call = self.calls.remove(&stream);
+        if let (Some(profile), Some(call)) = (&mut self.profile, &call) {
+            profile.remember(stream, &call.summary);
+        }
         if !self.busy {
             self.begin_next();
             return (call, true);

@@ -3,6 +3,7 @@
 //! * [`App`]: an app's workers and the requests that wait for them; [`AppHandler`] is the handler of a route.
 //! * `kind`: workers that speak our wire, and those that are servers.
 //! * `queue`: which worker gets which request.  `link`: writing to a worker.  `driver`: reading from it.
+//! * `profile`: where requests are, as workers note it.
 //! * `quarantine`: which routes are refused because they kill workers.  `activity`: what each worker is doing.
 //! * `conversation`: one request, on its client's task.  `call`: what that and the driver share.
 //! * `refusals`: the errors that are sent in place of an app's response.
@@ -22,6 +23,7 @@ mod health;
 mod kind;
 mod link;
 mod links;
+mod profile;
 mod quarantine;
 mod queue;
 mod refusals;
@@ -36,5 +38,6 @@ pub use fastcgi::ScriptRoot;
 pub use health::AppHealth;
 pub use kind::WorkerKind;
 pub use links::Links;
+pub use profile::{Profile, ProfileTotals, ProfiledWorker, too_old};
 pub use refusals::ERROR_RESPONSES;
 pub use relay::{ChildPolicy, ExternalServerStatus, Protocol, ServerPolicy};

@@ -13,7 +13,7 @@ use super::processes::ProcessCommand;
 use super::spawn::SpawnerCommand;
 use super::{
     AppSpec, Dependency, ProcessSetSnapshot, ProcessSpec, ReloadReport, ReplaceReason, Snapshot,
-    StartFailure, TaskFailure, TaskSpec, WorkerLinks,
+    StartFailure, TaskFailure, TaskSpec, WorkerLinks, WorkerProcessHandle,
 };
 
 /// Keeps the workers of all apps. A cheap handle: clones speak to the same supervisor.
@@ -148,6 +148,13 @@ impl Supervisor {
         let (reply, response) = oneshot::channel();
         self.send(Command::Stack(pid, reply));
         response.await.ok().flatten()
+    }
+
+    /// The processes of an app's workers.
+    pub async fn worker_processes(&self, app: &str) -> Vec<WorkerProcessHandle> {
+        let (reply, response) = oneshot::channel();
+        self.send(Command::WorkerProcesses(app.to_owned(), reply));
+        response.await.unwrap_or_default()
     }
 
     /// Replaces the worker with this process id: it leaves when its replacement is ready, after the other workers of its app that wait for that.

@@ -17,6 +17,7 @@ use super::guardian_watch::GuardianWatch;
 use super::output::Output;
 use super::priority::LowPriority;
 use super::processes::{self, Dependency, ProcessCommand};
+use super::profile::WorkerProcessHandle;
 use super::running::{AppFailure, Context, ProcessEvent, RunningGeneration};
 use super::sampler::{self, MemorySamples};
 use super::spawn::SpawnerCommand;
@@ -46,6 +47,8 @@ pub(super) enum Command {
     Stack(u32, oneshot::Sender<Option<Vec<u8>>>),
     /// Replaces the worker with this process id.
     RecycleWorker(u32, oneshot::Sender<bool>),
+    /// The processes of an app's workers.
+    WorkerProcesses(String, oneshot::Sender<Vec<WorkerProcessHandle>>),
 }
 
 /// Commands to the task of the processes: the sender that reports ready apps, and the other end.
@@ -230,6 +233,11 @@ impl Control {
             Some(Command::Snapshot(reply)) => drop(reply.send(self.snapshot())),
             Some(Command::Stack(pid, reply)) => self.show_stack(pid, reply),
             Some(Command::RecycleWorker(pid, reply)) => drop(reply.send(self.recycle(pid))),
+            Some(Command::WorkerProcesses(app, reply)) => {
+                let of_app = self.running.iter().filter(|((name, _), _)| **name == *app);
+                // An error: who asked has gone.
+                let _ = reply.send(of_app.flat_map(|(_, running)| running.worker_processes()).collect());
+            }
             Some(Command::Stop(grace, reply)) => {
                 self.stop(grace);
                 self.stopping.get_or_insert_default().push(reply);

@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use super::app::{Generation, GenerationContext, Phase, StopSignal, WorkerEnd, WorkerId};
 use super::output::{BootOutput, Capture, Output, OutputSource};
 use super::priority::LowPriority;
+use super::profile::WorkerProcessHandle;
 use super::single_request::SingleRequestDetector;
 use super::spawn::{Launch, Program, SpawnedProcess, SpawnerCommand, WorkerConnection};
 use super::template::{self, Template};
@@ -400,6 +401,16 @@ impl RunningGeneration {
     /// An operator wants the worker replaced. `false`: it is not ready, or is being replaced already.
     pub(super) fn recycle(&mut self, id: WorkerId, now: Instant) -> bool {
         self.machine.handle_recycle(id, now)
+    }
+
+    /// The processes of its workers.
+    pub(super) fn worker_processes(&self) -> impl Iterator<Item = WorkerProcessHandle> {
+        let spawned = self.processes.values().filter_map(|process| process.spawned.as_ref());
+        spawned.map(|handle| WorkerProcessHandle {
+            pid: handle.source.pid,
+            process: handle.pid,
+            pidfd: Arc::clone(&handle.pidfd),
+        })
     }
 
     /// The worker with this process id.

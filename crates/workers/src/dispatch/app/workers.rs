@@ -39,7 +39,16 @@ impl App {
         let WorkerCapacity { streams, ahead } = capabilities.slots;
         *self.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(capabilities.description);
         self.streams.store(streams, Ordering::Relaxed);
-        let Capabilities { blocking, cgi_names, websocket, half_close, hijack, user } = capabilities.wire;
+        let Capabilities {
+            blocking,
+            cgi_names,
+            websocket,
+            half_close,
+            hijack,
+            user,
+            profile: _,
+            late_signals: _,
+        } = capabilities.wire;
         self.blocking.store(blocking, Ordering::Relaxed);
         self.cgi_names.store(cgi_names, Ordering::Relaxed);
         self.user.store(user, Ordering::Relaxed);

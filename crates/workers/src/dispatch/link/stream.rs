@@ -97,7 +97,10 @@ impl Link {
     pub(in crate::dispatch) fn reset(&self, stream: u32, code: ResetCode, reason: &str) {
         let mut frame = Vec::new();
         let mut inner = self.lock();
-        inner.calls.remove(&stream);
+        let call = inner.calls.remove(&stream);
+        if let (Some(profile), Some(call)) = (&mut inner.profile, call) {
+            profile.remember(stream, &call.summary);
+        }
         inner.session.reset(stream, code, reason, &mut frame);
         inner.write(self.kind.socket(), &frame);
     }
