@@ -553,3 +553,70 @@ fn sending_spans_makes_no_spans() {
     };
     assert!(collector.requests().iter().all(flags));
 }
+
+#[test]
+fn what_is_sent_can_be_compressed() {
+    let collector = Collector::start();
+    let config = config(collector.address(), "", "").replace("[otlp]\n", "[otlp]\ncompression = \"gzip\"\n");
+    let server = start(&config);
+    server.ask(with("/small", ""));
+    collector.request("/small");
+    assert_eq!(collector.requests()[0].field("content-encoding"), Some("gzip"));
+}
+
+/// The first attempt is slow, and the second one beside it wins: both are spans.
+#[test]
+fn a_hedged_call_has_a_span_for_each_attempt() {
+    let collector = Collector::start();
+    let gate = Gate::default();
+    let (held, first) = (gate.clone(), AtomicBool::new(true));
+    let origin = Origin::start(move |_, stream| {
+        if first.swap(false, Ordering::SeqCst) {
+            held.wait();
+        }
+        ok(stream, b"found");
+        After::Keep
+    });
+    let more = format!(
+        "[upstream.search]\nendpoints = [{{ url = \"http://{0}\" }}, {{ url = \"http://localhost:{1}\" }}]\nbind = \"127.0.0.2:0\"\n\
+         hedge = {{ after = \"50ms\", budget = \"100%\" }}\nbalance = \"round_robin\"\n",
+        origin.address(),
+        origin.address().port()
+    );
+    let server = start(&config(collector.address(), "", &more));
+    assert_eq!(server.ask(with("/call", "")).status, 200);
+    let attempts = collector.wait_for("two attempts", 2, |span| span.kind == 3);
+    gate.open();
+    assert_eq!(attempts.len(), 2, "{attempts:#?}");
+    let outcome = |span: &Span| {
+        (span.attribute("error.type").to_owned(), span.attribute("http.response.status_code").to_owned())
+    };
+    let outcomes: Vec<_> = attempts.iter().map(outcome).collect();
+    assert_eq!(outcomes, [("hedged".to_owned(), String::new()), (String::new(), "200".to_owned())]);
+    assert_eq!(attempts[0].parent, attempts[1].parent);
+    let sent: Vec<String> =
+        origin.requests().iter().map(|request| parts(request.field("traceparent").unwrap()).1).collect();
+    assert_eq!(sent, [attempts[0].id.clone(), attempts[1].id.clone()]);
+}
+
+/// A host that is not an upstream, called through a forward proxy.
+#[test]
+fn a_call_through_a_forward_proxy_is_traced() {
+    let collector = Collector::start();
+    let origin = Origin::fixed("found");
+    let more = "[listen.proxy]\nbind = \"127.0.0.2:0\"\nforward_proxy = { allow = [\"127.0.0.1\"] }\nroute = [{ respond = 404 }]\n";
+    let server = start(&config(collector.address(), "", more));
+    let log = server.log();
+    let proxy = log.split("http://127.0.0.2:").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let port: u16 = proxy.expect("the address of the proxy").trim_end_matches(['/', ',']).parse().unwrap();
+    let mut client = keepwarm_tests::Client::connect(SocketAddr::from(([127, 0, 0, 2], port)));
+    let request = format!(
+        "GET http://{0}/x HTTP/1.1\r\nHost: {0}\r\ntraceparent: 00-{TRACE}-{PARENT}-01\r\n\r\n",
+        origin.address()
+    );
+    assert_eq!(client.ask(request).text(), "found");
+    let calls = collector.wait_for("the call", 1, |span| span.kind == 3);
+    assert_eq!((calls[0].trace.as_str(), calls[0].parent.as_str()), (TRACE, PARENT));
+    assert_eq!(calls[0].attribute("keepwarm.upstream"), "forward_proxy");
+    assert_eq!(calls[0].attribute("url.full"), format!("http://{}/x", origin.address()));
+}
