@@ -2,10 +2,12 @@
 //! by their number, as `opentelemetry/proto/trace/v1/trace.proto` has them.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use flate2::read::MultiGzDecoder;
 
 use crate::origin::{After, Origin, Request};
 use crate::process::wait_until;
@@ -67,7 +69,7 @@ impl Collector {
 
     /// All spans that it got, in order.
     pub fn spans(&self) -> Vec<Span> {
-        self.requests().iter().flat_map(|request| decode(&request.body)).collect()
+        self.requests().iter().flat_map(|request| decode(&body(request))).collect()
     }
 
     /// Waits until `count` spans meet a condition, and gives them.
@@ -117,6 +119,19 @@ pub fn respond(stream: &mut TcpStream, status: &str, fields: &str, body: &[u8]) 
     // The client may have gone.
     let _ = stream.write_all(&response);
     After::Keep
+}
+
+/// The body of a request, decompressed.
+fn body(request: &Request) -> Vec<u8> {
+    match request.field("content-encoding") {
+        None => request.body.clone(),
+        Some("gzip") => {
+            let mut body = Vec::new();
+            MultiGzDecoder::new(request.body.as_slice()).read_to_end(&mut body).expect("gzip");
+            body
+        }
+        Some(other) => panic!("{other}"),
+    }
 }
 
 /// The spans of an `ExportTraceServiceRequest`.

@@ -1,13 +1,14 @@
 //! Traces: `traceparent` on its way (W3C Trace Context, level 2), and the spans that a collector gets (OTLP/HTTP, semantic conventions for HTTP).
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use keepwarm_tests::origin::{After, Gate, Origin, ok};
 use keepwarm_tests::otlp::{Collector, Span, accept, respond};
 use keepwarm_tests::process::wait_until;
-use keepwarm_tests::tools::nobody;
+use keepwarm_tests::tools::{nobody, run_ok};
 use keepwarm_tests::{Server, admin, get};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -28,7 +29,7 @@ def application(environ, start_response):
         request = urllib.request.Request(door + '/found?q=1&sig=secret', headers={'traceparent': header})
         urllib.request.urlopen(request, timeout=20).read()
     if path == '/slow':
-        time.sleep(0.3)
+        time.sleep(2.1)
     start_response('500 Oh' if path == '/fail' else '200 OK', [('Content-Type', 'application/json')])
     return [json.dumps(seen).encode()]
 ";
@@ -45,6 +46,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
     do_HEAD = do_OPTIONS = do_GET
 http.server.ThreadingHTTPServer(('127.0.0.1', int(os.environ['PORT'])), Handler).serve_forever()
+";
+
+const SCRIPT: &str = "<?php echo json_encode(array_filter($_SERVER, fn($name) => str_starts_with($name, 'HTTP_TRACE'), ARRAY_FILTER_USE_KEY));
 ";
 
 const OTLP: &str = "[otlp]\nupstream = \"collector\"\nservice_name = \"shop-edge\"\nresource = { \"deployment.environment.name\" = \"test\" }\n\
@@ -66,6 +70,8 @@ fn start(config: &str) -> Server {
         let folder = command.get_current_dir().expect("a folder");
         std::fs::write(folder.join("traced.py"), APP).expect("written");
         std::fs::write(folder.join("server.py"), SERVER).expect("written");
+        std::fs::create_dir(folder.join("site")).expect("a folder");
+        std::fs::write(folder.join("site/index.php"), SCRIPT).expect("written");
     })
     .listening()
 }
@@ -191,6 +197,46 @@ fn servers_and_upstreams_get_one_traceparent() {
         let spans = collector.wait_for("its child", 1, |span| span.id == parent);
         assert_eq!(spans[0].parent, request.id, "{path}");
     }
+}
+
+/// FastCGI has it as a variable, once.
+#[test]
+fn classic_php_gets_the_trace() {
+    let collector = Collector::start();
+    let more = "[[listen.main.route]]\npath = \"/site/*\"\napp = \"site\"\n[[listen.main.route]]\napp = \"app\"\n\
+                [app.site]\nkind = \"fastcgi\"\nentry = \"site/index.php\"\nworkers = 1\n";
+    let server = start(&config(collector.address(), "", more));
+    let fields = format!("traceparent: 00-{TRACE}-{PARENT}-01\r\ntracestate: a=1\r\n");
+    let (parent, state) = seen(&server, "/site/", &fields);
+    let (trace, parent, _) = parts(&parent.unwrap());
+    assert_eq!((trace.as_str(), state.as_deref()), (TRACE, Some("a=1")));
+    let spans = collector.wait_for("its time in the app", 1, |span| span.id == parent);
+    assert_eq!((spans[0].name.as_str(), spans[0].attribute("keepwarm.app")), ("app", "site"));
+}
+
+#[test]
+fn a_request_of_http2_is_traced() {
+    let collector = Collector::start();
+    let server = start(&config(collector.address(), "", ""));
+    let mut curl = Command::new("curl");
+    curl.args(["-s", "--http2-prior-knowledge", "-H", &format!("traceparent: 00-{TRACE}-{PARENT}-01")]);
+    let text = run_ok(curl.arg(server.url("/two")), LONG);
+    let seen: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(parts(seen["HTTP_TRACEPARENT"].as_str().unwrap()).0, TRACE);
+    let request = collector.request("/two");
+    assert_eq!((request.parent.as_str(), request.attribute("network.protocol.version")), (PARENT, "2"));
+}
+
+/// What the route sets itself counts, and is not doubled.
+#[test]
+fn a_route_may_set_its_own_traceparent() {
+    let collector = Collector::start();
+    let own = format!("00-{TRACE}-{PARENT}-00");
+    let more = format!(
+        "[[listen.main.route]]\napp = \"app\"\nrequest_headers = {{ set = {{ traceparent = \"{own}\" }} }}\n"
+    );
+    let server = start(&config(collector.address(), "", &more));
+    assert_eq!(seen(&server, "/", "").0, Some(own));
 }
 
 /// The service that decides about a request, and the target of its copies.
@@ -338,7 +384,7 @@ fn an_unknown_method_makes_no_new_name() {
 #[test]
 fn errors_and_slow_ones_are_always_sent() {
     let collector = Collector::start();
-    let server = start(&config(collector.address(), "sample = \"0%\"\nslow = \"250ms\"", ""));
+    let server = start(&config(collector.address(), "sample = \"0%\"\nslow = \"2s\"", ""));
     let (parent, _) = seen(&server, "/quick", "");
     assert_eq!(parts(&parent.unwrap()).2, "02", "not sampled");
     server.ask(with("/fail", ""));
@@ -410,10 +456,10 @@ fn what_may_succeed_later_is_sent_again_and_nothing_else() {
             _ => accept(stream),
         });
         let server = start(&config(collector.address(), "", ""));
+        let begun = Instant::now();
         server.ask(with("/one", ""));
         let log = server.wait_for_log("collector did not accept telemetry", LONG);
         assert!(log.contains(status.split(' ').next().unwrap()), "{log}");
-        let begun = Instant::now();
         server.ask(with("/two", ""));
         wait_until("the second", LONG, || {
             collector.spans().iter().any(|span| span.attribute("url.path") == "/two")
@@ -421,7 +467,7 @@ fn what_may_succeed_later_is_sent_again_and_nothing_else() {
         let bodies: Vec<Vec<u8>> = collector.requests().into_iter().map(|request| request.body).collect();
         assert_eq!(bodies[1] == bodies[0], again, "{status}");
         if again {
-            assert!(begun.elapsed() >= Duration::from_millis(500), "it was told to wait");
+            assert!(begun.elapsed() >= Duration::from_secs(1), "it was told to wait");
             server.wait_for_log("collector accepts telemetry again", LONG);
         }
         let outcome = if again { "sent" } else { "refused" };
@@ -552,4 +598,70 @@ fn sending_spans_makes_no_spans() {
         request.field("traceparent").is_none_or(|parent| parent.ends_with("-00"))
     };
     assert!(collector.requests().iter().all(flags));
+}
+
+#[test]
+fn what_is_sent_can_be_compressed() {
+    let collector = Collector::start();
+    let config = config(collector.address(), "", "").replace("[otlp]\n", "[otlp]\ncompression = \"gzip\"\n");
+    let server = start(&config);
+    server.ask(with("/small", ""));
+    collector.request("/small");
+    assert_eq!(collector.requests()[0].field("content-encoding"), Some("gzip"));
+}
+
+/// The first attempt is slow, and the second one beside it wins: both are spans.
+#[test]
+fn a_hedged_call_has_a_span_for_each_attempt() {
+    let collector = Collector::start();
+    let gate = Gate::default();
+    let (held, first) = (gate.clone(), AtomicBool::new(true));
+    let origin = Origin::start(move |_, stream| {
+        if first.swap(false, Ordering::SeqCst) {
+            held.wait();
+        }
+        ok(stream, b"found");
+        After::Keep
+    });
+    let more = format!(
+        "[upstream.search]\nendpoints = [{{ url = \"http://{0}\" }}, {{ url = \"http://localhost:{1}\" }}]\nbind = \"127.0.0.2:0\"\n\
+         hedge = {{ after = \"50ms\", budget = \"100%\" }}\nbalance = \"round_robin\"\n",
+        origin.address(),
+        origin.address().port()
+    );
+    let server = start(&config(collector.address(), "", &more));
+    assert_eq!(server.ask(with("/call", "")).status, 200);
+    let attempts = collector.wait_for("two attempts", 2, |span| span.kind == 3);
+    gate.open();
+    assert_eq!(attempts.len(), 2, "{attempts:#?}");
+    let outcome = |span: &Span| {
+        (span.attribute("error.type").to_owned(), span.attribute("http.response.status_code").to_owned())
+    };
+    let outcomes: Vec<_> = attempts.iter().map(outcome).collect();
+    assert_eq!(outcomes, [("hedged".to_owned(), String::new()), (String::new(), "200".to_owned())]);
+    assert_eq!(attempts[0].parent, attempts[1].parent);
+    let sent: Vec<String> =
+        origin.requests().iter().map(|request| parts(request.field("traceparent").unwrap()).1).collect();
+    assert_eq!(sent, [attempts[0].id.clone(), attempts[1].id.clone()]);
+}
+
+/// A host that is not an upstream, called through a forward proxy.
+#[test]
+fn a_call_through_a_forward_proxy_is_traced() {
+    let collector = Collector::start();
+    let origin = Origin::fixed("found");
+    let more = "[listen.proxy]\nbind = \"127.0.0.2:0\"\nforward_proxy = { allow = [\"127.0.0.1\"] }\nroute = [{ respond = 404 }]\n";
+    let server = start(&config(collector.address(), "", more));
+    let line = server.wait_for_log("listening on http://127.0.0.2:", LONG);
+    let port: u16 = line.rsplit(':').next().and_then(|port| port.trim().parse().ok()).expect("a port");
+    let mut client = keepwarm_tests::Client::connect(SocketAddr::from(([127, 0, 0, 2], port)));
+    let request = format!(
+        "GET http://{0}/x HTTP/1.1\r\nHost: {0}\r\ntraceparent: 00-{TRACE}-{PARENT}-01\r\n\r\n",
+        origin.address()
+    );
+    assert_eq!(client.ask(request).text(), "found");
+    let calls = collector.wait_for("the call", 1, |span| span.kind == 3);
+    assert_eq!((calls[0].trace.as_str(), calls[0].parent.as_str()), (TRACE, PARENT));
+    assert_eq!(calls[0].attribute("keepwarm.upstream"), "forward_proxy");
+    assert_eq!(calls[0].attribute("url.full"), format!("http://{}/x", origin.address()));
 }

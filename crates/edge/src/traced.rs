@@ -39,6 +39,10 @@ pub(crate) enum Parent {
 /// Adds the fields for an app or a service, which replace those of the client.
 pub(crate) fn set_fields(request: &mut Request, parent: Parent) {
     let Some(trace) = &request.notes.trace else { return };
+    // The route sets it itself (`request_headers`).
+    if request.extra_fields.first(TRACEPARENT).is_some() {
+        return;
+    }
     let span = match parent {
         Parent::App => trace.app_span,
         Parent::Request => trace.span,

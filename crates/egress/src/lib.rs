@@ -34,7 +34,7 @@ pub use rate_limit::{
 };
 pub use refusals::ERROR_RESPONSES;
 pub use settings::{CallLimits, DnsSettings, HashKey, Source, SourceAddress, UpstreamSettings};
-pub use stats::{CallLog, EndpointStatus, LastFailure, UpstreamStatus};
+pub use stats::{CallLog, CallTelemetry, EndpointStatus, LastFailure, UpstreamStatus};
 pub use upstream::Upstream;
 
 #[cfg(feature = "simulation")]

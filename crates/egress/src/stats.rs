@@ -9,10 +9,11 @@ mod trace;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use keepwarm_telemetry::spans::Tracer;
 use keepwarm_telemetry::upstreams::{self, EndpointMeter};
 use keepwarm_telemetry::{Format, Sink};
 use tokio::time::Instant;
@@ -32,6 +33,15 @@ pub struct CallLog {
     pub format: Format,
 }
 
+/// What is kept of calls to hosts that are not an upstream.
+#[derive(Debug, Clone, Default)]
+pub struct CallTelemetry {
+    /// Records them.
+    pub log: Option<CallLog>,
+    /// Traces them.
+    pub tracer: Option<Arc<Tracer>>,
+}
+
 /// Counters and call log of an upstream.
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamStats {
@@ -42,7 +52,7 @@ pub(crate) struct UpstreamStats {
 
 impl UpstreamStats {
     pub(crate) fn set_log(&self, log: Option<CallLog>) {
-        self.log.store(log.map(std::sync::Arc::new));
+        self.log.store(log.map(Arc::new));
     }
 
     fn nowhere(&self, upstream: &str) -> &'static EndpointMeter {

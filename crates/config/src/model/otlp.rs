@@ -14,6 +14,8 @@ pub struct Otlp {
     pub service_name: String,
     /// Further attributes of the resource.
     pub resource: BTreeMap<String, String>,
+    /// Requests are compressed by gzip.
+    pub gzip: bool,
     /// Time limit for one request to the collector.
     pub timeout: Duration,
     /// `traces`: which traces are sent. `None`: none.

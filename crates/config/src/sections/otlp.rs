@@ -9,6 +9,7 @@ use crate::model::{Otlp, OtlpMetrics, OtlpTraces, Secret};
 use crate::raw::{Directive, Span, Table};
 use crate::shape::{
     Attributes, Count, Percent, RequestPath, ResponseHeaders, SERVICE_NAME, SectionName, Size, Time, WordOr,
+    Words,
 };
 
 /// `[otlp]` before the checks of the whole file.
@@ -17,6 +18,7 @@ pub(crate) struct OtlpDraft {
     headers: Vec<(String, Secret)>,
     service_name: String,
     resource: BTreeMap<String, String>,
+    gzip: bool,
     timeout: Duration,
     traces: Option<OtlpTraces>,
     metrics: Option<OtlpMetrics>,
@@ -29,6 +31,7 @@ impl Default for OtlpDraft {
             headers: Vec::new(),
             service_name: "keepwarm".to_owned(),
             resource: BTreeMap::new(),
+            gzip: false,
             timeout: Duration::from_secs(10),
             traces: None,
             metrics: None,
@@ -39,9 +42,9 @@ impl Default for OtlpDraft {
 impl OtlpDraft {
     /// `None` if a problem was reported.
     pub(crate) fn finish(self) -> Option<Otlp> {
-        let Self { upstream, headers, service_name, resource, timeout, traces, metrics } = self;
+        let Self { upstream, headers, service_name, resource, gzip, timeout, traces, metrics } = self;
         let (upstream, _) = upstream?;
-        Some(Otlp { upstream, headers, service_name, resource, timeout, traces, metrics })
+        Some(Otlp { upstream, headers, service_name, resource, gzip, timeout, traces, metrics })
     }
 }
 
@@ -110,6 +113,18 @@ pub(crate) static OTLP: Section<OtlpDraft> = Section {
             right: "resource = { \"deployment.environment.name\" = \"production\" }",
             wrong: "resource = { \"deployment.environment.name\" = 1 }",
             value: &Set(Attributes, |draft: &mut OtlpDraft, resource| draft.resource = resource),
+            ..Key::LIVE
+        },
+        Key {
+            name: "compression",
+            brief: "Compression of requests to the collector",
+            long: "`\"gzip\"` makes them some ten times smaller, for a collector in another data center. `OTEL_EXPORTER_OTLP_COMPRESSION` of OpenTelemetry's SDKs.",
+            default: DefaultValue::Literal("\"none\""),
+            right: "compression = \"gzip\"",
+            wrong: "compression = \"zstd\"",
+            value: &Set(Words(&[("none", false), ("gzip", true)]), |draft: &mut OtlpDraft, gzip| {
+                draft.gzip = gzip
+            }),
             ..Key::LIVE
         },
         Key {

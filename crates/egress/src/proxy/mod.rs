@@ -32,7 +32,7 @@ pub use self::rules::{AllowEntry, AllowHost, ProxyRules};
 use crate::forward::{ForwardOptions, HostSource, VIA, forward};
 use crate::origin::Origin;
 use crate::refusals;
-use crate::{CallLog, Upstream};
+use crate::{CallTelemetry, Upstream};
 
 /// Connecting for a tunnel may take so long.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -55,29 +55,34 @@ struct ProxyConfig {
 }
 
 impl Proxy {
-    /// A proxy in front of `inner`. `upstreams`: by authority, without the port where that is the scheme's own. `log`: records calls to other hosts.
+    /// A proxy in front of `inner`. `upstreams`: by authority, without the port where that is the scheme's own. `telemetry`: of calls to other hosts.
     #[must_use]
     pub fn new(
         inner: Arc<dyn Frontend>,
         resolver: Resolver,
         rules: ProxyRules,
         upstreams: Vec<(String, Arc<Upstream>)>,
-        log: Option<CallLog>,
+        telemetry: CallTelemetry,
     ) -> Self {
         let origin_cache = Arc::<OriginCache>::default();
-        origin_cache.set_log(log);
+        origin_cache.set_telemetry(telemetry);
         let config = ArcSwap::from_pointee(ProxyConfig { rules, upstreams, origin_cache });
         Self { inner, resolver, config }
     }
 
     /// Takes effect from the next call on. Under other rules, connections to hosts that are not upstreams are reopened, as their addresses must be checked.
-    pub fn replace(&self, rules: ProxyRules, upstreams: Vec<(String, Arc<Upstream>)>, log: Option<CallLog>) {
+    pub fn replace(
+        &self,
+        rules: ProxyRules,
+        upstreams: Vec<(String, Arc<Upstream>)>,
+        telemetry: CallTelemetry,
+    ) {
         let before = self.config.load();
         let origin_cache = match before.rules.allow == rules.allow {
             true => Arc::clone(&before.origin_cache),
             false => Arc::default(),
         };
-        origin_cache.set_log(log);
+        origin_cache.set_telemetry(telemetry);
         self.config.store(Arc::new(ProxyConfig { rules, upstreams, origin_cache }));
     }
 

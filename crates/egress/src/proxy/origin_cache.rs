@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::endpoints::lock;
 use crate::origin::Origin;
-use crate::{CallLog, DiscoveredEndpoint, Upstream, UpstreamSettings};
+use crate::{CallTelemetry, DiscoveredEndpoint, Upstream, UpstreamSettings};
 
 /// Origins that are remembered. The longest unused makes room.
 const MOST: usize = 512;
@@ -21,8 +21,7 @@ pub(super) struct OriginCache(Mutex<CachedOrigins>);
 #[derive(Debug, Default)]
 struct CachedOrigins {
     origins: HashMap<Origin, CachedOrigin>,
-    /// Where calls to them are recorded.
-    log: Option<CallLog>,
+    telemetry: CallTelemetry,
 }
 
 #[derive(Debug)]
@@ -34,11 +33,20 @@ struct CachedOrigin {
 }
 
 impl OriginCache {
-    /// Records calls there from now on.
-    pub(super) fn set_log(&self, log: Option<CallLog>) {
+    /// Keeps this of calls from now on.
+    pub(super) fn set_telemetry(&self, telemetry: CallTelemetry) {
         let mut cache = lock(&self.0);
-        cache.origins.values().for_each(|cached| cached.upstream.set_log(log.clone()));
-        cache.log = log;
+        let is_traced_so = cache.telemetry.tracer == telemetry.tracer;
+        for cached in cache.origins.values() {
+            cached.upstream.set_log(telemetry.log.clone());
+            if !is_traced_so {
+                let settings = UpstreamSettings::clone(&cached.upstream.settings());
+                cached
+                    .upstream
+                    .set_settings(UpstreamSettings { tracer: telemetry.tracer.clone(), ..settings });
+            }
+        }
+        cache.telemetry = telemetry;
     }
 
     /// The origin, if its addresses are known and still count.
@@ -80,12 +88,15 @@ impl OriginCache {
             }
             None => {
                 make_room(&mut cache.origins);
-                let upstream =
-                    Upstream::new("forward_proxy", UpstreamSettings::new(origin.scheme(), Vec::new()));
+                let settings = UpstreamSettings {
+                    tracer: cache.telemetry.tracer.clone(),
+                    ..UpstreamSettings::new(origin.scheme(), Vec::new())
+                };
+                let upstream = Upstream::new("forward_proxy", settings);
                 if origin.scheme() == Scheme::Https {
                     upstream.set_tls(Some(encrypted(origin.host())?));
                 }
-                upstream.set_log(cache.log.clone());
+                upstream.set_log(cache.telemetry.log.clone());
                 let cached = CachedOrigin { upstream: Arc::clone(&upstream), until, used: now };
                 cache.origins.insert(origin.clone(), cached);
                 upstream

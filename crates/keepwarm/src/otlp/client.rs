@@ -1,12 +1,15 @@
 //! Requests to the collector: calls to its upstream, over its pool and within its limits.
 
 use std::future::Future;
+use std::io::Write;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use keepwarm_config as config;
 use keepwarm_egress::{OwnCalls, Upstream};
 use keepwarm_net::Scheme;
@@ -43,20 +46,21 @@ impl CollectorClient {
 
     /// A message as a request to this path.
     pub(super) fn request(&self, path: &str, message: &impl Message) -> Vec<u8> {
-        let length = message.encoded_len();
+        let message = message.encode_to_vec();
+        let (body, coding) = match self.config.gzip {
+            true => (gzipped(&message), "Content-Encoding: gzip\r\n"),
+            false => (message, ""),
+        };
+        let length = body.len();
         let version = env!("CARGO_PKG_VERSION");
         let mut head = format!(
-            "POST {path} HTTP/1.1\r\nHost: collector\r\nContent-Type: application/x-protobuf\r\nContent-Length: {length}\r\nUser-Agent: Keepwarm/{version}\r\n"
+            "POST {path} HTTP/1.1\r\nHost: collector\r\nContent-Type: application/x-protobuf\r\n{coding}Content-Length: {length}\r\nUser-Agent: Keepwarm/{version}\r\n"
         );
         for (name, value) in &self.config.headers {
             head.extend([name.as_str(), ": ", value.expose(), "\r\n"]);
         }
         head.push_str("Connection: close\r\n\r\n");
-        let mut request = head.into_bytes();
-        request.reserve(length);
-        // A vector has room.
-        let _ = message.encode(&mut request);
-        request
+        [head.into_bytes(), body].concat()
     }
 
     /// Sends a request, and judges the response.
@@ -89,6 +93,13 @@ impl CollectorClient {
     pub(super) fn reject(&mut self, count: u64, message: &str) {
         self.log.reject(&self.config.upstream, count, message);
     }
+}
+
+fn gzipped(message: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(message.len() / 4), Compression::fast());
+    // Writing into memory cannot fail.
+    let _ = encoder.write_all(message);
+    encoder.finish().unwrap_or_default()
 }
 
 /// The collector, as a listener serves it.

@@ -73,6 +73,7 @@ mod tests {
             headers: Vec::new(),
             service_name: "shop".to_owned(),
             resource: own.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            gzip: false,
             timeout: std::time::Duration::from_secs(10),
             traces: Some(config::OtlpTraces::default()),
             metrics: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keepwarm_config::{AccessLog, Bind, Cidr, Config, Limits, Listener, Upstream};
 use keepwarm_edge::{Edge, Site};
-use keepwarm_egress::{CallLog, Door, Proxy, ProxyRules, Resolver};
+use keepwarm_egress::{CallTelemetry, Door, Proxy, ProxyRules, Resolver};
 use keepwarm_serve::Frontend;
 
 use crate::acme;
@@ -46,7 +46,7 @@ pub(super) struct ProxySettings {
     pub(super) rules: ProxyRules,
     pub(super) upstreams: Vec<(String, Arc<keepwarm_egress::Upstream>)>,
     /// Where calls to hosts that are not an upstream are recorded.
-    pub(super) log: Option<CallLog>,
+    pub(super) telemetry: CallTelemetry,
 }
 
 /// What the configuration serves at an address.
@@ -102,8 +102,8 @@ impl ListenerHandler {
             ListenerTarget::Site(site) => Self::Edge(Arc::new(Edge::new(site))),
             ListenerTarget::Proxy(site, proxy_settings) => {
                 let edge = Arc::new(Edge::new(site));
-                let ProxySettings { resolver, rules, upstreams, log } = proxy_settings;
-                let proxy = Proxy::new(Arc::clone(&edge) as _, resolver, rules, upstreams, log);
+                let ProxySettings { resolver, rules, upstreams, telemetry } = proxy_settings;
+                let proxy = Proxy::new(Arc::clone(&edge) as _, resolver, rules, upstreams, telemetry);
                 Self::Proxy(Arc::new(proxy), edge)
             }
             ListenerTarget::Door(upstream) => {
@@ -121,7 +121,7 @@ impl ListenerHandler {
             }
             (Self::Proxy(proxy, edge), ListenerTarget::Proxy(site, proxy_settings)) => {
                 edge.replace(site);
-                proxy.replace(proxy_settings.rules, proxy_settings.upstreams, proxy_settings.log);
+                proxy.replace(proxy_settings.rules, proxy_settings.upstreams, proxy_settings.telemetry);
                 Self::Proxy(Arc::clone(proxy), Arc::clone(edge))
             }
             (Self::Door(door), ListenerTarget::Door(upstream)) => {

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use keepwarm_config::{Bind, Config, ForwardProxy, Upstream, door_url};
-use keepwarm_egress::{CallLog, DnsResolver, Resolver};
+use keepwarm_egress::{CallTelemetry, DnsResolver, Resolver};
 use keepwarm_net::{ListeningSocket, Remote, Scheme};
 use keepwarm_serve::{ConnectionLimits, ListenerContext, ListenerTls, OpenConnections, StopListening};
 
@@ -131,10 +131,13 @@ impl Listeners {
                 let wanted = match &listen.forward_proxy {
                     None => ListenerTarget::Site(site),
                     Some(proxy) => {
-                        let log = assemble::proxy_call_log(listen)?;
+                        let telemetry = CallTelemetry {
+                            log: assemble::proxy_call_log(listen)?,
+                            tracer: targets.tracing.map(|tracing| Arc::clone(&tracing.tracer)),
+                        };
                         ListenerTarget::Proxy(
                             site,
-                            self.proxy_settings(config, proxy, targets.upstreams, log),
+                            self.proxy_settings(config, proxy, targets.upstreams, telemetry),
                         )
                     }
                 };
@@ -225,7 +228,7 @@ impl Listeners {
         config: &Config,
         proxy: &ForwardProxy,
         upstreams: &Upstreams,
-        log: Option<CallLog>,
+        telemetry: CallTelemetry,
     ) -> ProxySettings {
         let resolver = self.resolver.get_or_insert_with(|| {
             let (resolver, driver) = Resolver::new(DnsResolver::new(&[]));
@@ -236,7 +239,7 @@ impl Listeners {
             resolver: resolver.clone(),
             rules: assemble::proxy_rules(proxy, Arc::clone(&self.own)),
             upstreams: assemble::by_authority(config, upstreams),
-            log,
+            telemetry,
         }
     }
 
