@@ -103,6 +103,19 @@ def grow(environ, start_response, asked):
     return held
 
 
+kept = []
+
+
+def take(environ, start_response, asked):
+    """Takes memory and keeps it, computes, and waits."""
+    kept.append(b"x" * (int(asked["mib"]) << 20))
+    end = time.thread_time() + float(asked["cpu"])
+    while time.thread_time() < end:
+        sum(range(1_000))
+    time.sleep(float(asked["wait"]))
+    return text(start_response, "taken")
+
+
 def digest(environ, start_response, asked):
     body = environ["wsgi.input"].read()
     return text(start_response, f"{len(body)} {hashlib.sha256(body).hexdigest()}")
@@ -122,6 +135,7 @@ HANDLERS = {
     "/behind": behind,
     "/meet": meet,
     "/grow": grow,
+    "/take": take,
     "/digest": digest,
     "/work": work,
 }

@@ -232,6 +232,26 @@ fn a_slow_request_is_logged_with_its_workers_stack_and_continues() {
     assert_eq!(begun(&server, "slow"), 1);
 }
 
+/// The two thirds of a second that it computes are its own, and so is the memory; the wait is not.
+#[test]
+fn a_slow_request_that_has_finished_says_what_it_took() {
+    let server = start("hard_app", 1, "slow_log = \"200ms\"");
+    assert_eq!(server.ask(get("/take?cpu=0.66&mib=40&wait=0.5")).status, 200);
+    let line = server.wait_for_log("request finished; it was slow", LONG);
+    let field = |name: &str| -> f64 {
+        let (_, rest) = line.split_once(&format!(" {name}=")).unwrap_or_else(|| panic!("{name} in {line}"));
+        rest.split(' ').next().expect("a value").parse().expect("a number")
+    };
+    assert!(line.contains("route=\"GET /*\"") && line.contains("id=") && line.contains("worker=1"), "{line}");
+    assert!(field("seconds") > 1.1, "{line}");
+    assert!((0.5..1.0).contains(&field("cpu_seconds")), "{line}");
+    let mib = field("memory_gained") / f64::from(1 << 20);
+    assert!((35.0..60.0).contains(&mib), "{line}");
+    // One that is quick says nothing.
+    assert_eq!(server.ask(get("/who")).status, 200);
+    assert_eq!(server.log().matches("it was slow").count(), 1, "{}", server.log());
+}
+
 #[test]
 fn the_clients_time_makes_no_request_slow() {
     let server = start("hard_app", 1, "slow_log = \"200ms\"");

@@ -10,7 +10,7 @@ use keepwarm_wire::frame::{OwnedStrings, ResetCode, message_cost};
 use tokio::time::Instant;
 
 use super::activity::{ActiveRequest, RequestSummary};
-use super::link::Link;
+use super::link::{Link, Usage};
 use crate::supervisor::KillReason;
 
 /// What the driver and the client's task share about a request. The driver puts [`Item`]s in, the client's task takes them out.
@@ -36,6 +36,9 @@ struct CallInner {
     last: Option<(Arc<Link>, u32)>,
     /// Since when its worker may be working on it; none while it waits behind another.
     begun: Option<Instant>,
+    /// Note what its worker has used when it begins.
+    is_measured: bool,
+    usage: Option<Usage>,
     /// The REQUEST frame that was sent, to be sent once more if it is certain or harmless.
     frame: Vec<u8>,
 }
@@ -244,9 +247,25 @@ impl Call {
         self.lock().last.clone()
     }
 
-    /// The application's time begins: the worker has it, and nothing before it.
-    pub(super) fn begin_work(&self) {
-        self.lock().begun.get_or_insert_with(Instant::now);
+    /// Has [`Self::begin_work`] note what the worker has used.
+    pub(super) fn measure(&self) {
+        self.lock().is_measured = true;
+    }
+
+    /// What the worker had used when it began with this request.
+    pub(super) fn usage_before(&self) -> Option<Usage> {
+        self.lock().usage
+    }
+
+    /// The application's time begins: the worker has it, and nothing before it. `usage`: of a worker that has no other request.
+    pub(super) fn begin_work(&self, usage: impl FnOnce() -> Option<Usage>) {
+        let mut inner = self.lock();
+        if inner.begun.is_none() {
+            inner.begun = Some(Instant::now());
+            if inner.is_measured {
+                inner.usage = usage();
+            }
+        }
     }
 
     /// Since when the worker may be working on it.

@@ -189,9 +189,12 @@ impl<'a, 'c> Conversation<'a, 'c> {
             avoid: None,
             since: self.since,
         };
+        let policy = self.app.policy();
+        if policy.slow_log.is_some() {
+            self.call.measure();
+        }
         match self.app.submit(job, self.given > 1) {
             Ok(()) => {
-                let policy = self.app.policy();
                 let wait = match self.call.is_in_work() {
                     true => policy.request_timeout,
                     // A worker may take it without our being woken: looked at soon enough to see its time run out.

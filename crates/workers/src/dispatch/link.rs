@@ -6,6 +6,7 @@ mod hijack;
 mod ping;
 mod stream;
 mod supervision;
+mod usage;
 mod write;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use keepwarm_net::Remote;
 use keepwarm_wire::session::{Session, SessionConfig};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
+use self::usage::ProcessUsage;
 use super::activity::WorkerActivity;
 use super::app::App;
 use super::call::Call;
@@ -25,6 +27,7 @@ use super::profile::{Adapter, LinkProfile};
 use crate::supervisor::{LinkEvent, Requests, WorkerKey};
 pub(super) use death::{KillCause, OrphanedRequests};
 pub(super) use stream::BodyKind;
+pub(super) use usage::Usage;
 pub(super) use write::FlushResult;
 
 /// What Keepwarm holds of one worker's responses ahead of their clients: per stream, and in all. The second bounds memory; it is
@@ -84,6 +87,7 @@ pub(super) struct LinkInner {
     pub(super) kill_cause: Option<KillCause>,
     /// The time it had to finish is over.
     said_goodbye: bool,
+    process_usage: ProcessUsage,
     /// Its app is being profiled.
     pub(super) profile: Option<Box<LinkProfile>>,
 }
@@ -121,6 +125,7 @@ impl Link {
             last_written: None,
             kill_cause: None,
             said_goodbye: false,
+            process_usage: ProcessUsage::new(key.pid),
             profile: None,
         };
         Self {
@@ -213,12 +218,17 @@ impl Link {
 }
 
 impl LinkInner {
+    /// What the worker has used so far. `None`: it works on several requests at once, so that nobody knows which used it.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        self.in_order.then(|| self.process_usage.read()).flatten()
+    }
+
     /// The worker has ended a request and continues with the next.
     pub(super) fn begin_next(&mut self) {
         if self.in_order
             && let Some((_, call)) = self.calls.first_key_value()
         {
-            call.begin_work();
+            call.begin_work(|| self.usage());
         }
     }
 

@@ -273,7 +273,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "slow_log",
             brief: "Time after which a request has its worker's stack logged",
-            long: "Once for each request, with its method, route and id; the worker keeps running. Time that the client takes does not count. For servers (kinds `\"http\"` and `\"fastcgi\"`) there is no stack: only the request is logged.",
+            long: "Once for each request, with its method, route and id; the worker keeps running. Another record follows when the request has finished; of a worker with one request at a time, it has the CPU time and the memory that the request took. Time that the client takes does not count. For servers (kinds `\"http\"` and `\"fastcgi\"`) there is no stack: only the request is logged.",
             default: DefaultValue::Literal("\"off\""),
             right: "slow_log = \"5s\"",
             wrong: "slow_log = true",

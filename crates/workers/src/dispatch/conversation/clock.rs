@@ -45,6 +45,9 @@ impl Conversation<'_, '_> {
 
     /// The worker's part is over.
     pub(super) fn completed(&mut self) {
+        if self.slow_said && !self.complete {
+            self.slow_request_finished();
+        }
         self.complete = true;
         self.ended.get_or_insert_with(Instant::now);
     }
@@ -82,6 +85,22 @@ impl Conversation<'_, '_> {
             "slow request; its worker prints its stack"
         );
         link.show_stack();
+    }
+
+    /// Says what a request that was slow has cost its worker.
+    #[cold]
+    fn slow_request_finished(&self) {
+        let Some((link, _)) = self.call.last_given() else { return };
+        let used = self.call.usage_before().zip(link.lock().usage());
+        let summary = &self.call.summary;
+        tracing::warn!(
+            name: "slow_request_finished",
+            app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %summary.id,
+            route = %summary, seconds = self.call.in_work_since().map(|begun| begun.elapsed().as_secs_f32()),
+            cpu_seconds = used.map(|(before, now)| now.cpu.saturating_sub(before.cpu).as_secs_f32()),
+            memory_gained = used.map(|(before, now)| now.memory as i64 - before.memory as i64),
+            "request finished; it was slow"
+        );
     }
 
     /// The deadline has passed. `false`: it was an older one, and a new one is set.

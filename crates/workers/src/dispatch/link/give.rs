@@ -59,7 +59,7 @@ impl Link {
             return;
         }
         if !inner.in_order || (inner.session.open_streams() == 1 && inner.post_response.is_none()) {
-            call.begin_work();
+            call.begin_work(|| inner.usage());
         }
         inner.taken += 1;
         inner.calls.insert(stream, Arc::clone(&call));

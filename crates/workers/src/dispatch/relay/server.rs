@@ -230,7 +230,7 @@ impl Link {
         }
         inner.calls.insert(slot, Arc::clone(call));
         drop(inner);
-        call.begin_work();
+        call.begin_work(|| None);
         call.wake();
         if self.requests().count() {
             self.report(LinkEvent::RequestsReached { worker: self.key.clone() });
