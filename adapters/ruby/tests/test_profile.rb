@@ -88,9 +88,9 @@ class ProfileTest < Minitest::Test
     [stream, collected(worker)]
   end
 
-  # A busy machine takes longer for all.
+  # A busy machine takes longer for all, and gives the last signal late: what comes after it is not counted.
   def assert_about(seconds, wanted = TIME)
-    assert_operator seconds, :>, wanted * 0.6
+    assert_operator seconds, :>, wanted * 0.3
     assert_operator seconds, :<, wanted * 20
   end
 
@@ -99,7 +99,7 @@ class ProfileTest < Minitest::Test
       stream, samples = profiled(worker, "/both")
       assert_about samples.of(stream, "app", "compute")
       assert_about samples.of(stream, "app", "wait", "(waiting)")
-      assert_operator samples.of(stream, "compute", "(waiting)"), :<, TIME / 2
+      assert_operator samples.of(stream, "compute", "(waiting)"), :<, samples.of(stream, "compute") / 2
       assert_equal 0, samples.dropped
     end
   end
@@ -187,9 +187,9 @@ class ProfileTest < Minitest::Test
   def test_the_time_between_two_profiles_is_not_counted
     with do |worker|
       profiled(worker, "/compute")
-      sleep TIME
+      sleep 4 * TIME
       stream, samples = profiled(worker, "/")
-      assert_operator samples.seconds[stream].values.sum, :<, TIME / 2
+      assert_operator samples.seconds[stream].values.sum, :<, 3 * TIME
     end
   end
 

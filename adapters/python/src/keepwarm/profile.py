@@ -218,13 +218,16 @@ def stack(frames, is_waiting, after_response=False):
     return ";".join(names), is_root
 
 
-def note_threads(sampler, weight, requests):
-    """Notes where every thread is: those of `requests` (by thread: the number, and whether its response has ended), and others that do something."""
+def note_threads(sampler, weight, requests, idle=()):
+    """Notes where every thread is: those of `requests` (by thread: the number, and whether its response has ended), and others that do something.
+
+    `idle`: threads that wait for a request, which is the adapter's doing.
+    """
     known = {thread.ident: thread for thread in threading.enumerate()}
     own = threading.get_ident()
     for ident, frame in sys._current_frames().items():
         thread = known.get(ident)
-        if ident == own or thread is None:
+        if ident == own or thread is None or ident in idle:
             continue
         computing = sampler.is_computing(weight, ident, thread.native_id)
         if not weight:

@@ -187,7 +187,8 @@ class Pool:
         """Notes where each thread is, for a profile."""
         sampler = self.connection.sampler
         requests = {ident: (response.number, response.over) for ident, (response, _) in self._doing().items()}
-        profile.note_threads(sampler, sampler.begin_sample(), requests)
+        idle = {worker.ident for worker in self.workers} - requests.keys()
+        profile.note_threads(sampler, sampler.begin_sample(), requests, idle)
         if sampler.is_due():
             self.connection.send(sampler.take())
 

@@ -178,7 +178,10 @@ async fn each_fault_is_found_and_nothing_else_is_blamed() {
     for (fault, expected, examination) in running {
         let examination = examination.await.expect("no panic");
         assert_eq!(blamed(&examination, Verdict::Bad), expected, "{fault:?}: {examination:#?}");
-        assert_eq!(blamed(&examination, Verdict::Warning), Vec::<&str>::new(), "{fault:?}: {examination:#?}");
+        let mut warned = blamed(&examination, Verdict::Warning);
+        // What a connection costs, which decides whether this is a warning, is the machine's.
+        warned.retain(|id| fault != PersistenceFault::NeverKeeps || *id != "persistence.reuse");
+        assert_eq!(warned, Vec::<&str>::new(), "{fault:?}: {examination:#?}");
         let findings = examination.results.iter().flat_map(|result| &result.findings);
         for finding in findings.filter(|finding| finding.verdict == Verdict::Bad) {
             assert!(finding.fix.is_some() && finding.cost.is_some(), "{finding:?}");

@@ -62,6 +62,8 @@ impl App {
     /// Workers up to this generation take requests.
     pub(in crate::dispatch) fn promote(&self, generation: u64) {
         self.quarantine.forget();
+        // It did start: no page says otherwise once one of its workers serves.
+        self.set_unstarted(None);
         if let Some(kind) = self.next_kind().take() {
             let policy = AppPolicy { kind, ..AppPolicy::clone(&self.policy()) };
             self.policy.store(Arc::new(policy));
