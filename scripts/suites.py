@@ -6,7 +6,7 @@ fails is shown whole. Suites that take long begin first, so that none of them ru
 
     scripts/suites.py                   everything
     scripts/suites.py WORD...           only the suites with one of these words in their name
-    scripts/suites.py --jobs N          so many at a time; by default two for each core
+    scripts/suites.py --jobs N          so many at a time; by default one for each core, and one more
 """
 
 import argparse
@@ -180,7 +180,7 @@ class Runner:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", metavar="WORD")
-    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1)
     options = parser.parse_args()
     chosen = [one for one in suites() if not options.words or any(word in one.name for word in options.words)]
     if not chosen:

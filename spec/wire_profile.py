@@ -72,11 +72,14 @@ def collected(worker):
     return Samples(frames)
 
 
-def profiled(worker, path, **more):
-    """A request while signals come; gives its stream, and the samples."""
+def profiled(worker, path, signals=10, **more):
+    """A request while signals come; gives its stream, and the samples. Where a busy machine let fewer than `signals` be sent meanwhile, another request."""
     worker.get("/")
-    with Ticks(worker):
-        stream = worker.request(path, **more)
-        assert worker.response(stream).status == 200, worker.log()
-        worker.get("/")  # what comes after the response is over, too
-    return stream, collected(worker)
+    while True:
+        with Ticks(worker) as ticks:
+            stream = worker.request(path, **more)
+            assert worker.response(stream).status == 200, worker.log()
+            worker.get("/")  # what comes after the response is over, too
+        samples = collected(worker)
+        if ticks.count >= signals:
+            return stream, samples

@@ -174,7 +174,9 @@ class Pool:
         process.on_signals({signal.SIGTERM: connection.ask_to_drain, signal.SIGQUIT: self.show, signal.SIGURG: self.note_sample})
         signal.siginterrupt(signal.SIGURG, False)
         for number, worker in enumerate(self.workers, 1):
-            threading.Thread(target=worker.run, name=f"keepwarm-{number}", daemon=True).start()
+            thread = threading.Thread(target=worker.run, name=f"keepwarm-{number}", daemon=True)
+            thread.start()
+            worker.ident = thread.ident  # it may be long until the thread itself runs
         connection.read_forever()
         return 1 if connection.faulty else connection.exit_status
 
@@ -209,7 +211,6 @@ class Thread(Service):
     def run(self):
         """The thread."""
         connection = self.connection
-        self.ident = threading.get_ident()
         while True:
             flags, response, strings, body = connection.requests.get()
             if response.gone:
