@@ -117,7 +117,12 @@ class Worker:
         self.held = []  # frames read while waiting for others
         self.auto_credit = True
         about = block(["app", "test", "worker", "0", "workers", str(workers), "software", "keepwarm/0.0.1"])
-        self.send(pack("WELCOME", payload=struct.pack(">HHII", 1, 1, stream_credit, connection_credit) + about))
+        try:
+            self.send(pack("WELCOME", payload=struct.pack(">HHII", 1, 1, stream_credit, connection_credit) + about))
+        except (BrokenPipeError, ConnectionResetError):
+            # One that does not start may have exited already.
+            if hello:
+                raise AssertionError(f"the worker has exited; its log:\n{self.log()}") from None
         self.hello = self.read() if hello else None
 
     def __enter__(self):
