@@ -165,7 +165,8 @@ class ProfileTest < Minitest::Test
       assert_about samples.of(streams[0], "app", "compute")
       assert_about samples.of(streams[1], "app", "wait", "(waiting)")
       assert_equal 0, samples.of(streams[1], "compute")
-      assert_equal streams, samples.seconds.keys.sort, "idle threads have none"
+      # The thread of the first request may not be through with it.
+      assert_empty samples.seconds.keys - streams - [1], "idle threads have none"
     end
   end
 
