@@ -1,5 +1,5 @@
-//! A collector of the test's own: it remembers the spans that it got, and responds as the test says. Its reader of protobuf shares no code with Keepwarm: fields
-//! by their number, as `opentelemetry/proto/trace/v1/trace.proto` has them.
+//! A collector of the test's own: it remembers the spans and log records that it got, and responds as the test says. Its reader of protobuf shares no code with
+//! Keepwarm: fields by their number, as `opentelemetry/proto/trace/v1/trace.proto` and `logs/v1/logs.proto` have them.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -41,6 +41,19 @@ pub struct Span {
     pub resource: BTreeMap<String, String>,
 }
 
+/// A record of a log that was sent.
+#[derive(Debug, Clone, Default)]
+pub struct LogRecord {
+    pub time: u64,
+    pub severity: u64,
+    pub severity_text: String,
+    pub body: String,
+    pub event: String,
+    pub attributes: BTreeMap<String, String>,
+    /// The attributes of its resource.
+    pub resource: BTreeMap<String, String>,
+}
+
 impl Collector {
     /// Accepts everything.
     pub fn start() -> Self {
@@ -69,7 +82,22 @@ impl Collector {
 
     /// All spans that it got, in order.
     pub fn spans(&self) -> Vec<Span> {
-        self.requests().iter().flat_map(|request| decode(&body(request))).collect()
+        let requests = self.requests().into_iter().filter(|request| request.target() != "/v1/logs");
+        requests.flat_map(|request| decode(&body(&request))).collect()
+    }
+
+    /// All records of logs that it got, in order.
+    pub fn log_records(&self) -> Vec<LogRecord> {
+        let requests = self.requests().into_iter().filter(|request| request.target() == "/v1/logs");
+        requests.flat_map(|request| decode_logs(&body(&request))).collect()
+    }
+
+    /// Waits for a record of a log, and gives it.
+    #[track_caller]
+    pub fn wait_for_record(&self, what: &str, holds: impl Fn(&LogRecord) -> bool) -> LogRecord {
+        let found = || self.log_records().into_iter().find(|record| holds(record));
+        wait_until(what, LONG, || found().is_some());
+        found().expect("it stays")
     }
 
     /// Waits until `count` spans meet a condition, and gives them.
@@ -136,15 +164,42 @@ fn body(request: &Request) -> Vec<u8> {
 
 /// The spans of an `ExportTraceServiceRequest`.
 pub fn decode(request: &[u8]) -> Vec<Span> {
+    each(request).into_iter().map(|(span, resource)| read_span(span, &resource)).collect()
+}
+
+/// The records of an `ExportLogsServiceRequest`.
+fn decode_logs(request: &[u8]) -> Vec<LogRecord> {
+    each(request).into_iter().map(|(record, resource)| read_record(record, resource)).collect()
+}
+
+/// What a request exports, each with the attributes of its resource: both kinds of messages have the same numbers down to there.
+fn each(request: &[u8]) -> Vec<(&[u8], BTreeMap<String, String>)> {
     let mut all = Vec::new();
-    for resource_spans in messages(request, 1) {
+    for of_resource in messages(request, 1) {
         let resource: BTreeMap<_, _> =
-            messages(resource_spans, 1).into_iter().flat_map(|resource| attributes(resource, 1)).collect();
-        for scope in messages(resource_spans, 2) {
-            all.extend(messages(scope, 2).into_iter().map(|span| read_span(span, &resource)));
+            messages(of_resource, 1).into_iter().flat_map(|resource| attributes(resource, 1)).collect();
+        for scope in messages(of_resource, 2) {
+            all.extend(messages(scope, 2).into_iter().map(|one| (one, resource.clone())));
         }
     }
     all
+}
+
+fn read_record(record: &[u8], resource: BTreeMap<String, String>) -> LogRecord {
+    let mut read = LogRecord { resource, attributes: attributes(record, 6), ..LogRecord::default() };
+    for (number, value) in fields(record) {
+        match (number, value) {
+            (1, Value::Number(time)) => read.time = time,
+            (2, Value::Number(severity)) => read.severity = severity,
+            (3, Value::Bytes(name)) => read.severity_text = text(name),
+            (5, Value::Bytes(body)) => {
+                read.body = messages(body, 1).first().map(|body| text(body)).unwrap_or_default();
+            }
+            (12, Value::Bytes(name)) => read.event = text(name),
+            _ => {}
+        }
+    }
+    read
 }
 
 fn read_span(span: &[u8], resource: &BTreeMap<String, String>) -> Span {
@@ -180,7 +235,9 @@ fn attributes(message: &[u8], number: u64) -> BTreeMap<String, String> {
         let value = messages(attribute, 2).first().and_then(|value| fields(value).into_iter().next());
         let value = match value {
             Some((1, Value::Bytes(value))) => text(value),
+            Some((2, Value::Number(value))) => (value == 1).to_string(),
             Some((3, Value::Number(value))) => value.to_string(),
+            Some((4, Value::Number(value))) => f64::from_bits(value).to_string(),
             other => panic!("{key}: {other:?}"),
         };
         (key, value)

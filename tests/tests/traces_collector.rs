@@ -1,4 +1,4 @@
-//! Traces and metrics in a real OpenTelemetry collector (`tests/apps/otel_collector`): what it understood comes back as JSON.
+//! Traces, metrics and logs in a real OpenTelemetry collector (`tests/apps/otel_collector`): what it understood comes back as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn start(sink: &Origin) -> (Daemon, u16) {
     let config = format!(
         "receivers: {{ otlp: {{ protocols: {{ http: {{ endpoint: \"127.0.0.1:{port}\" }} }} }} }}\n\
          exporters: {{ otlphttp: {{ endpoint: \"http://{}\", encoding: json, compression: none }} }}\n\
-         service: {{ pipelines: {{ traces: {{ receivers: [otlp], exporters: [otlphttp] }}, metrics: {{ receivers: [otlp], exporters: [otlphttp] }} }} }}\n",
+         service: {{ pipelines: {{ traces: {{ receivers: [otlp], exporters: [otlphttp] }}, metrics: {{ receivers: [otlp], exporters: [otlphttp] }}, logs: {{ receivers: [otlp], exporters: [otlphttp] }} }} }}\n",
         sink.address()
     );
     let program = go_program("otel-collector");
@@ -174,6 +174,52 @@ fn a_collector_understands_every_metric() {
         metrics(&sink).into_iter().map(named).collect()
     };
     wait_until("all are sent", LONG, || sent() == scraped);
+}
+
+#[test]
+fn a_collector_understands_every_record_of_the_log() {
+    let sink = sink();
+    let (_collector, port) = start(&sink);
+    let config = format!(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[app.app]\nentry = \"failing_app:application\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\
+         [upstream.collector]\nurl = \"http://127.0.0.1:{port}\"\n[otlp]\nupstream = \"collector\"\nservice_name = \"shop\"\n[otlp.logs]\ninterval = \"20ms\"\n",
+    );
+    let server = Server::spawn(&config, |command| {
+        let file = command.get_current_dir().expect("a folder").join("failing_app.py");
+        let app = "def application(environ, start_response):\n    raise ValueError('no such card')\n";
+        std::fs::write(file, app).expect("written");
+    })
+    .listening();
+    assert_eq!(server.ask(get("/")).status, 500);
+    let records = || -> Vec<(Value, Value)> {
+        let requests = sink.requests();
+        let of_logs = requests.iter().filter(|request| request.target() == "/v1/logs");
+        let bodies = of_logs.map(|request| serde_json::from_slice::<Value>(&request.body).expect("JSON"));
+        bodies
+            .flat_map(|body| list(&body["resourceLogs"]))
+            .flat_map(|resource| {
+                let attributes = resource["resource"]["attributes"].clone();
+                let scopes = list(&resource["scopeLogs"]).into_iter();
+                let records = scopes.flat_map(|scope| list(&scope["logRecords"]));
+                records.map(|record| (record, attributes.clone())).collect::<Vec<_>>()
+            })
+            .collect()
+    };
+    let traceback = || {
+        let has_it = |record: &Value| {
+            record["body"]["stringValue"].as_str().is_some_and(|body| body.contains("no such card"))
+        };
+        records().into_iter().find(|(record, _)| has_it(record))
+    };
+    wait_until("the traceback arrives", LONG, || traceback().is_some());
+    let (record, resource) = traceback().expect("it stays");
+    assert_eq!(attribute(&resource, "service.name").as_deref(), Some("shop"));
+    assert_eq!(record["severityText"], "ERROR", "{record}");
+    assert_eq!(record["severityNumber"], 17);
+    assert_eq!(record["eventName"], "app_output");
+    assert_eq!(attribute(&record["attributes"], "keepwarm.app").as_deref(), Some("app"));
+    assert_eq!(attribute(&record["attributes"], "log.iostream").as_deref(), Some("stderr"));
+    assert!(!server.log().contains("did not accept"), "{}", server.log());
 }
 
 /// What was counted since the last interval is sent at the end.

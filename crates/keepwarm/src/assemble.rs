@@ -44,7 +44,7 @@ use crate::run_as::{self, Section, UserChoice};
 use crate::upstreams::Upstreams;
 use crate::{fastcgi, language};
 
-pub(crate) use logs::{call_log, check_logs, proxy_call_log, start_logging};
+pub(crate) use logs::{call_log, check_logs, level, proxy_call_log, start_logging};
 pub(crate) use maps::Maps;
 pub(crate) use processes::{StartPlan, dependencies};
 pub(crate) use upstream::{by_authority, protocol, proxy_rules, scheme, upstream};

@@ -1,11 +1,12 @@
 //! `[otlp]`: what is sent to an OpenTelemetry collector.
 //!
-//! A [`Tracer`] belongs to the settings that it was made with: a reload that changes them makes another, and the one before sends what it has and ends. Metrics
-//! are those of `/metrics`.
+//! Each kind has an exporter, on the thread `keepwarm-egress`. A [`Tracer`] and a [`LogExport`] belong to the settings that they were made with: a reload that changes
+//! those makes others, and the ones before send what they have and end. Metrics are those of `/metrics`.
 
 mod client;
 mod delivery;
 mod exporter;
+mod logs;
 mod messages;
 mod metrics;
 mod resource;
@@ -17,14 +18,18 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use keepwarm_config::{self as config, Config};
 use keepwarm_egress::Upstream;
+use keepwarm_telemetry::log::LogExport;
 use keepwarm_telemetry::spans::{Tracer, TracerSettings};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use self::client::CollectorClient;
-use self::exporter::SpanExporter;
+use self::exporter::{BatchExporter, Batched};
+use self::logs::Logs;
 use self::metrics::MetricExporter;
 use self::resource::resource;
+use self::spans::Spans;
+use crate::assemble::level;
 use crate::status::view::View;
 use crate::upstreams::Upstreams;
 
@@ -40,6 +45,7 @@ pub(crate) struct Otlp(Option<Export>);
 struct Export {
     config: config::Otlp,
     tracer: Option<Arc<Tracer>>,
+    logs: Option<Arc<LogExport>>,
     collector: Arc<ArcSwap<Upstream>>,
     /// Ends the exporter of metrics, when it is dropped.
     metrics: oneshot::Sender<()>,
@@ -81,30 +87,23 @@ impl Otlp {
         }
         self.end();
         let collector = Arc::new(ArcSwap::new(Arc::clone(collector)));
-        let client = |signal| CollectorClient::new(config, Arc::clone(&collector), signal);
+        let start = Start { config, collector: &collector, upstreams };
         let tracer = tracing.map(|tracing| tracing.tracer);
-        let (metrics, stop) = oneshot::channel();
         let mut done = Vec::new();
-        if let Some((tracer, traces)) = tracer.clone().zip(config.traces.clone()) {
-            let (ends, ended) = oneshot::channel();
-            let exporter = SpanExporter::new(tracer, client("traces"), traces, resource(config), ends);
-            upstreams.run_in_background(move || exporter.run());
-            done.push(ended);
+        if let Some((tracer, traces)) = tracer.clone().zip(config.traces.as_ref()) {
+            done.push(start.batches("traces", Spans(tracer), &traces.path, traces.interval));
         }
-        if let Some(settings) = config.metrics.clone() {
-            let (ends, ended) = oneshot::channel();
-            let exporter = MetricExporter {
-                view: Arc::clone(view),
-                client: client("metrics"),
-                metrics: settings,
-                resource: resource(config),
-                stop,
-                _done: ends,
-            };
-            upstreams.run_in_background(move || exporter.run());
-            done.push(ended);
+        let logs = config.logs.as_ref().map(|logs| {
+            let export = Arc::new(log_export(logs));
+            done.push(start.batches("logs", Logs(Arc::clone(&export)), &logs.path, logs.interval));
+            export.begin();
+            export
+        });
+        let (metrics, stop) = oneshot::channel();
+        if let Some(settings) = &config.metrics {
+            done.push(start.metrics(settings, view, stop));
         }
-        self.0 = Some(Export { config: config.clone(), tracer, collector, metrics, done });
+        self.0 = Some(Export { config: config.clone(), tracer, logs, collector, metrics, done });
     }
 
     /// Takes nothing more, and still sends what is there.
@@ -134,11 +133,68 @@ impl Otlp {
     }
 }
 
+/// Starts exporters.
+struct Start<'s> {
+    config: &'s config::Otlp,
+    collector: &'s Arc<ArcSwap<Upstream>>,
+    upstreams: &'s Upstreams,
+}
+
+impl Start<'_> {
+    fn client(&self, signal: &'static str) -> CollectorClient {
+        CollectorClient::new(self.config, Arc::clone(self.collector), signal)
+    }
+
+    /// Of what is sent in batches. What it gives ends with the exporter.
+    fn batches<B: Batched<Record: Send> + Send + 'static>(
+        &self,
+        signal: &'static str,
+        batched: B,
+        path: &str,
+        interval: Duration,
+    ) -> oneshot::Receiver<()> {
+        let (ends, ended) = oneshot::channel();
+        let exporter = BatchExporter {
+            batched,
+            client: self.client(signal),
+            path: path.to_owned(),
+            interval,
+            resource: resource(self.config),
+            _done: ends,
+        };
+        self.upstreams.run_in_background(move || exporter.run());
+        ended
+    }
+
+    /// Of metrics, until `stop`. What it gives ends with the exporter.
+    fn metrics(
+        &self,
+        settings: &config::OtlpMetrics,
+        view: &Arc<View>,
+        stop: oneshot::Receiver<()>,
+    ) -> oneshot::Receiver<()> {
+        let (ends, ended) = oneshot::channel();
+        let exporter = MetricExporter {
+            view: Arc::clone(view),
+            client: self.client("metrics"),
+            metrics: settings.clone(),
+            resource: resource(self.config),
+            stop,
+            _done: ends,
+        };
+        self.upstreams.run_in_background(move || exporter.run());
+        ended
+    }
+}
+
 impl Export {
     /// Ends the exporters, once they have sent what is there.
     fn close(self) -> Vec<oneshot::Receiver<()>> {
         if let Some(tracer) = &self.tracer {
             tracer.queue().close();
+        }
+        if let Some(logs) = &self.logs {
+            logs.end();
         }
         drop(self.metrics);
         self.done
@@ -152,4 +208,8 @@ fn settings(traces: &config::OtlpTraces) -> TracerSettings {
         buffer: usize::try_from(traces.buffer).unwrap_or(usize::MAX),
         batch: traces.batch as usize,
     }
+}
+
+fn log_export(logs: &config::OtlpLogs) -> LogExport {
+    LogExport::new(level(logs.level), usize::try_from(logs.buffer).unwrap_or(usize::MAX), logs.batch as usize)
 }

@@ -36,6 +36,10 @@ pub static UNSAFE_NAMES: Counter = Counter(AtomicU64::new(0));
 pub static SPANS_DROPPED: Counter = Counter(AtomicU64::new(0));
 /// Spans by what became of sending them.
 pub static SPANS_EXPORTED: Family = Family::new();
+/// Log records dropped because the buffer of those that wait to be sent was full.
+pub static LOG_RECORDS_DROPPED: Counter = Counter(AtomicU64::new(0));
+/// Log records by what became of sending them.
+pub static LOG_RECORDS_EXPORTED: Family = Family::new();
 /// Log lines dropped because the output did not accept them.
 pub static LOG_LINES_DROPPED: Counter = Counter(AtomicU64::new(0));
 

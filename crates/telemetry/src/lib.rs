@@ -8,6 +8,7 @@ pub mod compression;
 pub mod connections;
 pub mod counters;
 pub mod escape;
+pub mod export;
 pub mod log;
 pub mod meters;
 pub mod panics;

@@ -9,6 +9,8 @@
 //!
 //! On a terminal the line is for a person (`terminal.rs`): `app` and `worker` are one prefix, and what an app prints has no field behind it.
 
+mod export;
+
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
@@ -21,6 +23,8 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 use crate::escape::{push_json, push_readable};
 use crate::terminal::{self, Paint};
 use crate::{Format, Output, Sink, app_output, timestamp};
+
+pub use export::{LogExport, LogRecord, LogValue};
 
 /// Sends the events of the process, at `level` and above, to `output`. Once in a process. Returns the sink, for [`Sink::flush`] and [`Sink::reopen`].
 ///
@@ -58,6 +62,7 @@ impl Subscriber for LogSubscriber {
             // A value that logs while it is being logged.
             Err(_) => self.write(event, &mut LogLine::default()),
         });
+        export::keep(event);
     }
 
     fn new_span(&self, _attributes: &span::Attributes<'_>) -> span::Id {

@@ -7,16 +7,15 @@
 //!
 //! Nothing here knows how spans are sent.
 
-mod queue;
 mod record;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::TraceContext;
+use crate::export::ExportQueue;
 use crate::trace::random;
+use crate::{TraceContext, counters};
 
-pub use queue::{QueuedSpans, SpanQueue};
 pub use record::{AttemptSpan, CallSpan, RequestSpan, SpanEndpoint, SpanPhases, SpanRecord, cut};
 
 /// Decides what is traced, and keeps it.
@@ -25,7 +24,7 @@ pub struct Tracer {
     /// The highest value that the last seven bytes of an id may not reach, of a trace that begins here.
     threshold: u64,
     slow: Option<Duration>,
-    queue: SpanQueue,
+    queue: ExportQueue<SpanRecord>,
 }
 
 /// What is traced.
@@ -65,7 +64,7 @@ impl Tracer {
         Self {
             threshold: (1 << RANDOM_BITS) / 100 * share + u64::from(share == 100) * (1 << RANDOM_BITS),
             slow: settings.slow,
-            queue: SpanQueue::new(settings.buffer, settings.batch),
+            queue: ExportQueue::new(settings.buffer, settings.batch, &counters::SPANS_DROPPED),
         }
     }
 
@@ -97,7 +96,7 @@ impl Tracer {
 
     /// What waits to be sent.
     #[must_use]
-    pub fn queue(&self) -> &SpanQueue {
+    pub fn queue(&self) -> &ExportQueue<SpanRecord> {
         &self.queue
     }
 }

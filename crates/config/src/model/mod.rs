@@ -44,7 +44,7 @@ pub use listen_tls::{ClientAuth, Hsts, ListenCertificate, ListenTls, TlsProfile,
 pub use map::VariableMap;
 pub use mirror::Mirror;
 pub use net::{Bind, Cidr};
-pub use otlp::{Otlp, OtlpMetrics, OtlpTraces};
+pub use otlp::{Otlp, OtlpLogs, OtlpMetrics, OtlpTraces};
 pub(crate) use process::SIGNALS;
 pub use process::{Dependency, Process, ProcessSignal, ReadyCheck, Restart, Schedule};
 pub use rate_limit::{RateKey, RateLimit, RateStore, StoreFailureMode};

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Secret;
+use super::{LogLevel, Secret};
 
-/// `[otlp]`: where traces and metrics are sent, in OTLP over HTTP. At least one of them is.
+/// `[otlp]`: where traces, metrics and logs are sent, in OTLP over HTTP. At least one of them is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Otlp {
     /// Name of the upstream that is the collector, which is in [`crate::Config::upstreams`].
@@ -22,6 +22,8 @@ pub struct Otlp {
     pub traces: Option<OtlpTraces>,
     /// `metrics`. `None`: they are not sent.
     pub metrics: Option<OtlpMetrics>,
+    /// `logs`. `None`: they are not sent.
+    pub logs: Option<OtlpLogs>,
 }
 
 /// `traces` of `[otlp]`.
@@ -48,6 +50,33 @@ pub struct OtlpMetrics {
     pub path: String,
     /// Time between two requests.
     pub interval: Duration,
+}
+
+/// `logs` of `[otlp]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtlpLogs {
+    /// Records below this level are not sent. The log has those that are.
+    pub level: LogLevel,
+    /// Path that they are sent to.
+    pub path: String,
+    /// The longest wait of a record for others.
+    pub interval: Duration,
+    /// Records that are sent at once.
+    pub batch: u32,
+    /// Bytes of records that wait to be sent.
+    pub buffer: u64,
+}
+
+impl Default for OtlpLogs {
+    fn default() -> Self {
+        Self {
+            level: LogLevel::Info,
+            path: "/v1/logs".to_owned(),
+            interval: Duration::from_secs(1),
+            batch: 512,
+            buffer: 8 << 20,
+        }
+    }
 }
 
 impl Default for OtlpMetrics {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::server::LEVELS;
 use crate::checker::Checker;
 use crate::key::{DefaultValue, Key, Section, Set, Subtable};
-use crate::model::{Otlp, OtlpMetrics, OtlpTraces, Secret};
+use crate::model::{Otlp, OtlpLogs, OtlpMetrics, OtlpTraces, Secret};
 use crate::raw::{Directive, Span, Table};
 use crate::shape::{
     Attributes, Count, Percent, RequestPath, ResponseHeaders, SERVICE_NAME, SectionName, Size, Time, WordOr,
@@ -22,6 +23,7 @@ pub(crate) struct OtlpDraft {
     timeout: Duration,
     traces: Option<OtlpTraces>,
     metrics: Option<OtlpMetrics>,
+    logs: Option<OtlpLogs>,
 }
 
 impl Default for OtlpDraft {
@@ -35,6 +37,7 @@ impl Default for OtlpDraft {
             timeout: Duration::from_secs(10),
             traces: None,
             metrics: None,
+            logs: None,
         }
     }
 }
@@ -42,9 +45,9 @@ impl Default for OtlpDraft {
 impl OtlpDraft {
     /// `None` if a problem was reported.
     pub(crate) fn finish(self) -> Option<Otlp> {
-        let Self { upstream, headers, service_name, resource, gzip, timeout, traces, metrics } = self;
+        let Self { upstream, headers, service_name, resource, gzip, timeout, traces, metrics, logs } = self;
         let (upstream, _) = upstream?;
-        Some(Otlp { upstream, headers, service_name, resource, gzip, timeout, traces, metrics })
+        Some(Otlp { upstream, headers, service_name, resource, gzip, timeout, traces, metrics, logs })
     }
 }
 
@@ -56,8 +59,8 @@ pub(super) fn check(draft: &OtlpDraft, table: &Table, directive: &Directive, cx:
     if table.entry("upstream").is_none() {
         cx.missing(directive.span, "upstream = \"collector\"").report(cx);
     }
-    if table.entry("traces").is_none() && table.entry("metrics").is_none() {
-        cx.problem(directive.span, "`otlp` has neither `traces` nor `metrics`: nothing is sent")
+    if ["traces", "metrics", "logs"].iter().all(|signal| table.entry(signal).is_none()) {
+        cx.problem(directive.span, "`otlp` has neither `traces` nor `metrics` nor `logs`: nothing is sent")
             .key("otlp")
             .expected("at least one of them, for example traces = { sample = \"10%\" }")
             .report(cx);
@@ -160,6 +163,16 @@ pub(crate) static OTLP: Section<OtlpDraft> = Section {
             value: &Subtable(&METRICS, |draft: &mut OtlpDraft| draft.metrics.get_or_insert_default()),
             ..Key::LIVE
         },
+        Key {
+            name: "logs",
+            brief: "The log, which is sent, too",
+            long: "Records of [`server.log`](../operate/logs.md#the-log), which has them as before: what Keepwarm decides, and what workers print. An empty table has every default.",
+            default: DefaultValue::Words("none: no logs are sent"),
+            right: "logs = { level = \"warn\" }",
+            wrong: "logs = true",
+            value: &Subtable(&LOGS, |draft: &mut OtlpDraft| draft.logs.get_or_insert_default()),
+            ..Key::LIVE
+        },
     ],
 };
 
@@ -185,6 +198,63 @@ static METRICS: Section<OtlpMetrics> = Section {
                 Time(Duration::from_millis(100)..=Duration::from_secs(3600)),
                 |metrics: &mut OtlpMetrics, time| metrics.interval = time,
             ),
+            ..Key::LIVE
+        },
+    ],
+};
+
+static LOGS: Section<OtlpLogs> = Section {
+    keys: &[
+        Key {
+            name: "level",
+            brief: "Lowest level that is sent",
+            long: "Records below `server.log.level` are neither logged nor sent.",
+            default: DefaultValue::Literal("\"info\""),
+            right: "level = \"warn\"",
+            wrong: "level = \"warning\"",
+            value: &Set(Words(LEVELS), |logs: &mut OtlpLogs, level| logs.level = level),
+            ..Key::LIVE
+        },
+        Key {
+            name: "path",
+            brief: "Path of the collector that logs are sent to",
+            default: DefaultValue::Literal("\"/v1/logs\""),
+            right: "path = \"/otlp/v1/logs\"",
+            wrong: "path = \"v1/logs\"",
+            value: &Set(RequestPath, |logs: &mut OtlpLogs, path| logs.path = path),
+            ..Key::LIVE
+        },
+        Key {
+            name: "interval",
+            brief: "Longest time that a record waits for others",
+            long: "`OTEL_BLRP_SCHEDULE_DELAY` of OpenTelemetry's SDKs.",
+            default: DefaultValue::Literal("\"1s\""),
+            right: "interval = \"5s\"",
+            wrong: "interval = \"1h\"",
+            value: &Set(
+                Time(Duration::from_millis(10)..=Duration::from_secs(60)),
+                |logs: &mut OtlpLogs, time| logs.interval = time,
+            ),
+            ..Key::LIVE
+        },
+        Key {
+            name: "batch",
+            brief: "Number of records that are sent at once, without waiting for `interval`",
+            long: "`OTEL_BLRP_MAX_EXPORT_BATCH_SIZE` of OpenTelemetry's SDKs.",
+            default: DefaultValue::Literal("512"),
+            right: "batch = 1000",
+            wrong: "batch = 0",
+            value: &Set(Count(1..=10_000), |logs: &mut OtlpLogs, batch| logs.batch = batch),
+            ..Key::LIVE
+        },
+        Key {
+            name: "buffer",
+            brief: "Memory of records that wait to be sent",
+            long: "At this limit, new records are dropped and counted; the log still has them. Nothing waits for this.",
+            default: DefaultValue::Literal("\"8MiB\""),
+            right: "buffer = \"1MiB\"",
+            wrong: "buffer = \"1KiB\"",
+            value: &Set(Size(64 << 10..=1 << 30), |logs: &mut OtlpLogs, size| logs.buffer = size),
             ..Key::LIVE
         },
     ],

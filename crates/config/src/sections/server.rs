@@ -156,7 +156,7 @@ static LOG: Section<Log> = Section {
     ],
 };
 
-const LEVELS: &[(&str, LogLevel)] = &[
+pub(super) const LEVELS: &[(&str, LogLevel)] = &[
     ("error", LogLevel::Error),
     ("warn", LogLevel::Warn),
     ("info", LogLevel::Info),

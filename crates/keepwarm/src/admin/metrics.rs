@@ -32,7 +32,7 @@ pub(crate) fn families(status: &StatusSnapshot) -> Vec<Family> {
     all.extend(words());
     all.extend(spill());
     all.extend(compression::families());
-    all.extend(traces());
+    all.extend(exports());
     all.extend(about(status));
     all
 }
@@ -330,20 +330,37 @@ fn panics() -> Vec<Row> {
     }
 }
 
-/// Spans for a collector.
-fn traces() -> Vec<Family> {
+/// What is sent to a collector, but for these metrics.
+fn exports() -> Vec<Family> {
     // There from the beginning, as panics are.
-    let exported = ["sent", "rejected", "refused", "undelivered"].map(|outcome| Row {
-        labels: vec![("outcome", outcome.to_owned())],
-        value: Value::Count(counters::SPANS_EXPORTED.value(outcome)),
-    });
+    let outcomes = |counted: &counters::Family| {
+        ["sent", "rejected", "refused", "undelivered"].map(|outcome| Row {
+            labels: vec![("outcome", outcome.to_owned())],
+            value: Value::Count(counted.value(outcome)),
+        })
+    };
+    let dropped =
+        |counted: &counters::Counter| vec![Row { labels: Vec::new(), value: Value::Count(counted.value()) }];
+    let (spans, records) = (outcomes(&counters::SPANS_EXPORTED), outcomes(&counters::LOG_RECORDS_EXPORTED));
     vec![
-        counter("keepwarm_spans_exported", "Spans for the collector, by outcome", None, exported.into()),
+        counter("keepwarm_spans_exported", "Spans for the collector, by outcome", None, spans.into()),
         counter(
             "keepwarm_spans_dropped",
             "Spans dropped because otlp.traces.buffer was full",
             None,
-            vec![Row { labels: Vec::new(), value: Value::Count(counters::SPANS_DROPPED.value()) }],
+            dropped(&counters::SPANS_DROPPED),
+        ),
+        counter(
+            "keepwarm_log_records_exported",
+            "Log records for the collector, by outcome",
+            None,
+            records.into(),
+        ),
+        counter(
+            "keepwarm_log_records_dropped",
+            "Log records not sent because otlp.logs.buffer was full",
+            None,
+            dropped(&counters::LOG_RECORDS_DROPPED),
         ),
     ]
 }

@@ -62,18 +62,22 @@ impl Logging {
     }
 }
 
-/// Opens the log.
-pub(crate) fn start_logging(config: &Config) -> Result<Logging, String> {
-    let log = &config.server.log;
-    let level = match log.level {
+/// A level as `tracing` has it.
+pub(crate) fn level(level: LogLevel) -> tracing::Level {
+    match level {
         LogLevel::Error => tracing::Level::ERROR,
         LogLevel::Warn => tracing::Level::WARN,
         LogLevel::Info => tracing::Level::INFO,
         LogLevel::Debug => tracing::Level::DEBUG,
         LogLevel::Trace => tracing::Level::TRACE,
-    };
+    }
+}
+
+/// Opens the log.
+pub(crate) fn start_logging(config: &Config) -> Result<Logging, String> {
+    let log = &config.server.log;
     let output = log.file.clone().map_or(Output::Stderr, Output::File);
-    match keepwarm_telemetry::log::init(format(log.format), level, output) {
+    match keepwarm_telemetry::log::init(format(log.format), level(log.level), output) {
         Ok(_) => Ok(Logging),
         Err(error) => Err(format!("cannot open the log {}: {error}", file_name(log.file.as_deref()))),
     }

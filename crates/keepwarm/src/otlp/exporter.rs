@@ -1,23 +1,19 @@
-//! Sends the spans that wait, a batch at a time.
+//! Sends what waits, a batch at a time.
 //!
-//! Runs on the thread `keepwarm-egress`, so that a slow collector costs requests nothing. While it does not take anything, the queue fills, and new spans are dropped.
+//! Runs on the thread `keepwarm-egress`, so that a slow collector costs requests nothing. While it does not take anything, the queue fills, and what is new is dropped.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keepwarm_config as config;
 use keepwarm_policy::{Backoff, BackoffSettings};
-use keepwarm_telemetry::counters;
-use keepwarm_telemetry::spans::{QueuedSpans, Tracer};
+use keepwarm_telemetry::counters::Family;
+use keepwarm_telemetry::export::{ExportBatch, ExportQueue, Exported};
 use keepwarm_telemetry::trace::random;
 use tokio::sync::oneshot;
 
 use super::client::CollectorClient;
 use super::delivery::Delivery;
-use super::messages::{ExportTraceServiceRequest, Resource, ResourceSpans, ScopeSpans};
-use super::resource::{SCHEMA, scope};
-use super::spans::spans;
+use super::messages::Resource;
 
 /// How long a batch is sent again before it is dropped: by then the queue is full of younger ones. This number is arbitrary.
 const GIVE_UP: Duration = Duration::from_secs(60);
@@ -29,39 +25,46 @@ const BACKOFF: BackoffSettings = BackoffSettings {
     healthy: Duration::MAX,
 };
 
-/// Sends the spans of one tracer.
-pub(super) struct SpanExporter {
-    tracer: Arc<Tracer>,
-    client: CollectorClient,
-    traces: config::OtlpTraces,
-    resource: Resource,
-    /// Dropped at the end.
-    _done: oneshot::Sender<()>,
+/// What is sent in batches.
+pub(super) trait Batched {
+    type Record: Exported;
+    type Message: prost::Message;
+
+    /// Where it waits.
+    fn queue(&self) -> &ExportQueue<Self::Record>;
+
+    /// What became of it, by outcome.
+    fn outcomes(&self) -> &'static Family;
+
+    /// The message that a batch is sent as.
+    fn message(&self, records: &[Self::Record], resource: Resource) -> Self::Message;
 }
 
-impl SpanExporter {
-    pub(super) fn new(
-        tracer: Arc<Tracer>,
-        client: CollectorClient,
-        traces: config::OtlpTraces,
-        resource: Resource,
-        done: oneshot::Sender<()>,
-    ) -> Self {
-        Self { tracer, client, traces, resource, _done: done }
-    }
+/// Sends spans, or records of the log.
+pub(super) struct BatchExporter<B> {
+    pub(super) batched: B,
+    pub(super) client: CollectorClient,
+    /// Where it is sent to.
+    pub(super) path: String,
+    /// The longest wait for a whole batch.
+    pub(super) interval: Duration,
+    pub(super) resource: Resource,
+    /// Dropped at the end.
+    pub(super) _done: oneshot::Sender<()>,
+}
 
+impl<B: Batched> BatchExporter<B> {
     /// Until the queue is closed and empty.
     pub(super) async fn run(mut self) {
-        let tracer = Arc::clone(&self.tracer);
-        let queue = tracer.queue();
         loop {
+            let queue = self.batched.queue();
             let batch = poll_fn(|cx| queue.poll_batch(cx));
             // Either way it is time.
-            let _ = tokio::time::timeout(self.traces.interval, batch).await;
+            let _ = tokio::time::timeout(self.interval, batch).await;
             // Before it is looked at: what is put in later is dropped.
             let is_closed = queue.is_closed();
             let taken = queue.take();
-            match taken.spans {
+            match taken.count {
                 0 if is_closed => return,
                 0 => {}
                 _ => self.deliver(taken).await,
@@ -70,33 +73,34 @@ impl SpanExporter {
     }
 
     /// Sends a batch until it is accepted, or is not worth it any more.
-    async fn deliver(&mut self, batch: QueuedSpans) {
-        let (request, count) =
-            (self.client.request(&self.traces.path, &self.message(&batch)), batch.spans as u64);
-        drop(batch);
+    async fn deliver(&mut self, batch: ExportBatch<B::Record>) {
+        let message = self.batched.message(&batch.records, self.resource.clone());
+        let (request, count) = (self.client.request(&self.path, &message), batch.count as u64);
+        drop((batch, message));
+        let outcomes = self.batched.outcomes();
         let (begun, mut backoff) = (Instant::now(), Backoff::new(BACKOFF));
         loop {
             match self.client.send(request.clone()).await {
                 Delivery::Accepted => {
-                    counters::SPANS_EXPORTED.add("", "sent", count);
+                    outcomes.add("", "sent", count);
                     return self.client.succeed();
                 }
                 Delivery::Partial { rejected, message } => {
                     let rejected = rejected.min(count);
-                    counters::SPANS_EXPORTED.add("", "rejected", rejected);
-                    counters::SPANS_EXPORTED.add("", "sent", count - rejected);
+                    outcomes.add("", "rejected", rejected);
+                    outcomes.add("", "sent", count - rejected);
                     return self.client.reject(rejected, &message);
                 }
                 Delivery::Refused { reason } => {
-                    counters::SPANS_EXPORTED.add("", "refused", count);
+                    outcomes.add("", "refused", count);
                     return self.client.fail(&reason, "not sent again");
                 }
                 Delivery::Retry { reason, after } => {
                     let wait = backoff.handle_end(Duration::ZERO, random());
                     let wait = after.map_or(wait, |after| after.max(wait));
-                    let is_closed = self.tracer.queue().is_closed();
+                    let is_closed = self.batched.queue().is_closed();
                     if is_closed || begun.elapsed() + wait > GIVE_UP {
-                        counters::SPANS_EXPORTED.add("", "undelivered", count);
+                        outcomes.add("", "undelivered", count);
                         return self.client.fail(&reason, "given up");
                     }
                     self.client.fail(&reason, "sent again");
@@ -108,19 +112,8 @@ impl SpanExporter {
 
     /// Waits, but not through the end.
     async fn pause(&self, wait: Duration) {
-        let queue = self.tracer.queue();
+        let queue = self.batched.queue();
         let closed = poll_fn(|cx| queue.poll_closed(cx));
         let _ = tokio::time::timeout(wait, closed).await;
-    }
-
-    fn message(&self, batch: &QueuedSpans) -> ExportTraceServiceRequest {
-        let spans = batch.records.iter().flat_map(spans).collect();
-        ExportTraceServiceRequest {
-            resource_spans: vec![ResourceSpans {
-                resource: Some(self.resource.clone()),
-                scope_spans: vec![ScopeSpans { scope: Some(scope()), spans }],
-                schema_url: SCHEMA.to_owned(),
-            }],
-        }
     }
 }

@@ -12,14 +12,14 @@ pub(super) struct ExportTraceServiceRequest {
     pub(super) resource_spans: Vec<ResourceSpans>,
 }
 
-/// `ExportTraceServiceResponse`, and that of metrics, which is alike.
+/// `ExportTraceServiceResponse`, and those of metrics and logs, which are alike.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ExportResponse {
     #[prost(message, optional, tag = "1")]
     pub(super) partial_success: Option<PartialSuccess>,
 }
 
-/// `ExportTracePartialSuccess`, `ExportMetricsPartialSuccess`.
+/// `ExportTracePartialSuccess`, `ExportMetricsPartialSuccess`, `ExportLogsPartialSuccess`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct PartialSuccess {
     #[prost(int64, tag = "1")]
@@ -137,7 +137,7 @@ pub(super) struct KeyValue {
 /// `common/v1/common.proto`
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct AnyValue {
-    #[prost(oneof = "AnyKind", tags = "1, 3")]
+    #[prost(oneof = "AnyKind", tags = "1, 2, 3, 4")]
     pub(super) value: Option<AnyKind>,
 }
 
@@ -146,8 +146,70 @@ pub(super) struct AnyValue {
 pub(super) enum AnyKind {
     #[prost(string, tag = "1")]
     String(String),
+    #[prost(bool, tag = "2")]
+    Bool(bool),
     #[prost(int64, tag = "3")]
     Int(i64),
+    #[prost(double, tag = "4")]
+    Double(f64),
+}
+
+/// `collector/logs/v1/logs_service.proto`
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ExportLogsServiceRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) resource_logs: Vec<ResourceLogs>,
+}
+
+/// `logs/v1/logs.proto`
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ResourceLogs {
+    #[prost(message, optional, tag = "1")]
+    pub(super) resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) scope_logs: Vec<ScopeLogs>,
+    #[prost(string, tag = "3")]
+    pub(super) schema_url: String,
+}
+
+/// `logs/v1/logs.proto`
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ScopeLogs {
+    #[prost(message, optional, tag = "1")]
+    pub(super) scope: Option<InstrumentationScope>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) log_records: Vec<OtlpLogRecord>,
+}
+
+/// `LogRecord` of `logs/v1/logs.proto`
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct OtlpLogRecord {
+    #[prost(fixed64, tag = "1")]
+    pub(super) time_unix_nano: u64,
+    #[prost(enumeration = "Severity", tag = "2")]
+    pub(super) severity_number: i32,
+    #[prost(string, tag = "3")]
+    pub(super) severity_text: String,
+    #[prost(message, optional, tag = "5")]
+    pub(super) body: Option<AnyValue>,
+    #[prost(message, repeated, tag = "6")]
+    pub(super) attributes: Vec<KeyValue>,
+    #[prost(fixed64, tag = "11")]
+    pub(super) observed_time_unix_nano: u64,
+    #[prost(string, tag = "12")]
+    pub(super) event_name: String,
+}
+
+/// `SeverityNumber`: the first of each range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub(super) enum Severity {
+    Unspecified = 0,
+    Trace = 1,
+    Debug = 5,
+    Info = 9,
+    Warn = 13,
+    Error = 17,
 }
 
 /// `collector/metrics/v1/metrics_service.proto`
@@ -296,7 +358,7 @@ impl KeyValue {
         Self::of(key, AnyKind::Int(value))
     }
 
-    fn of(key: &str, value: AnyKind) -> Self {
+    pub(super) fn of(key: &str, value: AnyKind) -> Self {
         Self { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
     }
 }

@@ -77,6 +77,7 @@ mod tests {
             timeout: std::time::Duration::from_secs(10),
             traces: Some(config::OtlpTraces::default()),
             metrics: None,
+            logs: None,
         };
         let all = attributes(&config);
         let string = |text: &str| vec![AnyKind::String(text.to_owned())];

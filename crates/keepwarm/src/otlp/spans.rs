@@ -1,15 +1,52 @@
 //! Records as spans, with the names that OpenTelemetry's semantic conventions for HTTP have (1.27 and later, stable).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keepwarm_telemetry::TraceContext;
-use keepwarm_telemetry::spans::{AttemptSpan, CallSpan, RequestSpan, SpanRecord};
+use keepwarm_telemetry::counters::{self, Family};
+use keepwarm_telemetry::export::ExportQueue;
+use keepwarm_telemetry::spans::{AttemptSpan, CallSpan, RequestSpan, SpanRecord, Tracer};
 
-use super::messages::{KeyValue, Span, SpanKind, Status, StatusCode};
+use super::exporter::Batched;
+use super::messages::{
+    ExportTraceServiceRequest, KeyValue, Resource, ResourceSpans, ScopeSpans, Span, SpanKind, Status,
+    StatusCode,
+};
+use super::resource::{SCHEMA, scope};
+
+/// What a tracer keeps.
+pub(super) struct Spans(pub(super) Arc<Tracer>);
+
+impl Batched for Spans {
+    type Record = SpanRecord;
+    type Message = ExportTraceServiceRequest;
+
+    fn queue(&self) -> &ExportQueue<SpanRecord> {
+        self.0.queue()
+    }
+
+    fn outcomes(&self) -> &'static Family {
+        &counters::SPANS_EXPORTED
+    }
+
+    fn message(&self, records: &[SpanRecord], resource: Resource) -> ExportTraceServiceRequest {
+        ExportTraceServiceRequest {
+            resource_spans: vec![ResourceSpans {
+                resource: Some(resource),
+                scope_spans: vec![ScopeSpans {
+                    scope: Some(scope()),
+                    spans: records.iter().flat_map(spans).collect(),
+                }],
+                schema_url: SCHEMA.to_owned(),
+            }],
+        }
+    }
+}
 
 /// The spans of a record.
-pub(super) fn spans(record: &SpanRecord) -> Vec<Span> {
+fn spans(record: &SpanRecord) -> Vec<Span> {
     match record {
         SpanRecord::Request(request) => of_request(request),
         SpanRecord::Call(call) => {

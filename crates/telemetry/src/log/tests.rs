@@ -4,7 +4,7 @@ use super::*;
 use crate::sink::tests::TempFile;
 
 /// The lines that `act` logs, without their times.
-fn logged(format: Format, level: Level, act: impl FnOnce()) -> Vec<String> {
+pub(super) fn logged(format: Format, level: Level, act: impl FnOnce()) -> Vec<String> {
     let file = TempFile::new();
     let sink = Sink::open(Output::File(file.path()), format).unwrap();
     let log = LogSubscriber { sink: sink.clone(), format, level: level.into() };

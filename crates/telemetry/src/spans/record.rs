@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::export::Exported;
 use crate::{RequestId, TraceContext};
 
 /// Bytes that are kept of a value of a peer: a target, a host, a user agent.
@@ -133,10 +134,9 @@ pub struct SpanEndpoint {
     pub authority: Arc<str>,
 }
 
-impl SpanRecord {
+impl Exported for SpanRecord {
     /// The spans it makes.
-    #[must_use]
-    pub fn spans(&self) -> usize {
+    fn count(&self) -> usize {
         match self {
             Self::Request(request) => {
                 1 + request.phases.map_or(0, |phases| 1 + usize::from(phases.reached_app()))
@@ -145,9 +145,7 @@ impl SpanRecord {
         }
     }
 
-    /// The memory it takes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         size_of::<Self>()
             + match self {
                 Self::Request(request) => {

@@ -1,61 +1,81 @@
-//! What waits to be sent.
+//! What waits to be sent to a collector.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::SpanRecord;
-use crate::counters;
+use crate::counters::Counter;
 
-/// A bounded queue: data-plane threads put records in, one exporter takes them out.
+/// What a queue holds.
+pub trait Exported {
+    /// The memory it takes.
+    fn bytes(&self) -> usize;
+
+    /// How much it counts of a batch: the spans that it makes, or 1.
+    fn count(&self) -> usize {
+        1
+    }
+}
+
+/// A bounded queue: any thread puts records in, one exporter takes them out.
 #[derive(Debug)]
-pub struct SpanQueue {
-    waiting: Mutex<Waiting>,
+pub struct ExportQueue<T> {
+    waiting: Mutex<Waiting<T>>,
     /// Bytes of all records.
     buffer: usize,
-    /// As many spans are taken at once.
+    /// As many are taken at once.
     batch: usize,
     /// Nothing is put in any more.
     closed: AtomicBool,
+    /// What there was no room for.
+    dropped: &'static Counter,
 }
 
-#[derive(Debug, Default)]
-struct Waiting {
-    records: VecDeque<SpanRecord>,
+#[derive(Debug)]
+struct Waiting<T> {
+    records: VecDeque<T>,
     bytes: usize,
-    spans: usize,
+    count: usize,
     /// The exporter, while it waits for a batch.
     waker: Option<Waker>,
 }
 
-/// What is sent at once.
-#[derive(Debug, Default)]
-pub struct QueuedSpans {
-    /// The oldest records.
-    pub records: Vec<SpanRecord>,
-    /// The spans that they make.
-    pub spans: usize,
+impl<T> Default for Waiting<T> {
+    fn default() -> Self {
+        Self { records: VecDeque::new(), bytes: 0, count: 0, waker: None }
+    }
 }
 
-impl SpanQueue {
-    pub(super) fn new(buffer: usize, batch: usize) -> Self {
+/// What is sent at once.
+#[derive(Debug)]
+pub struct ExportBatch<T> {
+    /// The oldest records.
+    pub records: Vec<T>,
+    /// How many they count.
+    pub count: usize,
+}
+
+impl<T: Exported> ExportQueue<T> {
+    /// An empty queue. `dropped` counts what there is no room for.
+    #[must_use]
+    pub fn new(buffer: usize, batch: usize, dropped: &'static Counter) -> Self {
         let closed = AtomicBool::new(false);
-        Self { waiting: Mutex::default(), buffer, batch: batch.max(1), closed }
+        Self { waiting: Mutex::default(), buffer, batch: batch.max(1), closed, dropped }
     }
 
     /// Puts a record in, or drops and counts it.
-    pub fn push(&self, record: SpanRecord) {
-        let (bytes, spans) = (record.bytes(), record.spans());
+    pub fn push(&self, record: T) {
+        let (bytes, count) = (record.bytes(), record.count());
         let mut waiting = self.lock();
         if waiting.bytes + bytes > self.buffer || self.closed.load(Ordering::Relaxed) {
             drop(waiting);
-            return counters::SPANS_DROPPED.add(spans as u64);
+            return self.dropped.add(count as u64);
         }
         waiting.bytes += bytes;
-        waiting.spans += spans;
+        waiting.count += count;
         waiting.records.push_back(record);
-        if waiting.spans >= self.batch
+        if waiting.count >= self.batch
             && let Some(waker) = waiting.waker.take()
         {
             drop(waiting);
@@ -66,7 +86,7 @@ impl SpanQueue {
     /// Waits until there is a whole batch, or the queue is closed. For one waiter.
     pub fn poll_batch(&self, cx: &Context<'_>) -> Poll<()> {
         let mut waiting = self.lock();
-        if waiting.spans >= self.batch || self.closed.load(Ordering::Relaxed) {
+        if waiting.count >= self.batch || self.closed.load(Ordering::Relaxed) {
             return Poll::Ready(());
         }
         waiting.waker = Some(cx.waker().clone());
@@ -85,15 +105,15 @@ impl SpanQueue {
 
     /// The oldest records: one batch, or fewer if there are no more.
     #[must_use]
-    pub fn take(&self) -> QueuedSpans {
+    pub fn take(&self) -> ExportBatch<T> {
         let mut waiting = self.lock();
-        let mut taken = QueuedSpans::default();
-        while taken.spans < self.batch
+        let mut taken = ExportBatch { records: Vec::new(), count: 0 };
+        while taken.count < self.batch
             && let Some(record) = waiting.records.pop_front()
         {
             waiting.bytes -= record.bytes();
-            waiting.spans -= record.spans();
-            taken.spans += record.spans();
+            waiting.count -= record.count();
+            taken.count += record.count();
             taken.records.push(record);
         }
         taken
@@ -115,7 +135,7 @@ impl SpanQueue {
         self.closed.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -128,7 +148,8 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::spans::{AttemptSpan, CallSpan};
+    use crate::counters::SPANS_DROPPED;
+    use crate::spans::{AttemptSpan, CallSpan, SpanRecord};
     use crate::{RequestId, TraceContext};
 
     /// A call with this many attempts.
@@ -154,30 +175,34 @@ mod tests {
         }))
     }
 
-    fn spans(taken: &QueuedSpans) -> Vec<usize> {
-        taken.records.iter().map(SpanRecord::spans).collect()
+    fn queue(buffer: usize, batch: usize) -> ExportQueue<SpanRecord> {
+        ExportQueue::new(buffer, batch, &SPANS_DROPPED)
+    }
+
+    fn spans(taken: &ExportBatch<SpanRecord>) -> Vec<usize> {
+        taken.records.iter().map(Exported::count).collect()
     }
 
     #[test]
     fn the_oldest_are_taken_first_a_batch_at_a_time() {
-        let queue = SpanQueue::new(1 << 20, 4);
+        let queue = queue(1 << 20, 4);
         [1, 2, 3, 1].into_iter().for_each(|attempts| queue.push(call(attempts)));
         let taken = queue.take();
-        assert_eq!((spans(&taken), taken.spans), (vec![1, 2, 3], 6));
+        assert_eq!((spans(&taken), taken.count), (vec![1, 2, 3], 6));
         assert_eq!(spans(&queue.take()), [1]);
-        assert_eq!(queue.take().spans, 0);
+        assert_eq!(queue.take().count, 0);
     }
 
     #[test]
     fn the_newest_is_dropped_where_there_is_no_room() {
         let bytes = call(1).bytes();
-        let queue = SpanQueue::new(2 * bytes, 10);
-        let before = counters::SPANS_DROPPED.value();
+        let queue = queue(2 * bytes, 10);
+        let before = SPANS_DROPPED.value();
         for _ in 0..2 {
             queue.push(call(1));
         }
         queue.push(call(5));
-        assert!(counters::SPANS_DROPPED.value() >= before + 5);
+        assert!(SPANS_DROPPED.value() >= before + 5);
         assert_eq!(spans(&queue.take()), [1, 1]);
         // What was taken makes room.
         queue.push(call(1));
@@ -199,7 +224,7 @@ mod tests {
         let waker = Arc::clone(&count).into();
         let cx = Context::from_waker(&waker);
         let woken = || count.0.load(Ordering::SeqCst);
-        let queue = SpanQueue::new(1 << 20, 2);
+        let queue = queue(1 << 20, 2);
         assert!(queue.poll_batch(&cx).is_pending());
         queue.push(call(1));
         assert_eq!(woken(), 0);
@@ -207,12 +232,12 @@ mod tests {
         queue.push(call(1));
         assert_eq!(woken(), 1);
         assert!(queue.poll_batch(&cx).is_ready());
-        assert_eq!(queue.take().spans, 2);
+        assert_eq!(queue.take().count, 2);
         assert!(queue.poll_batch(&cx).is_pending());
         queue.close();
         assert_eq!(woken(), 2);
         assert!(queue.poll_batch(&cx).is_ready() && queue.is_closed());
         queue.push(call(1));
-        assert_eq!(queue.take().spans, 1, "what was put in before is still there, and nothing after");
+        assert_eq!(queue.take().count, 1, "what was put in before is still there, and nothing after");
     }
 }
