@@ -179,7 +179,7 @@ def arguments(line):
 @functools.cache
 def rejected(binary, command):
     """What the parser of the program says against the arguments. `--help` keeps it from running: arguments before it are parsed first."""
-    if command[0] == "explain" and not re.search("KEY|REASON|SECTION", " ".join(command)):
+    if command[0] == "explain" and not re.search("KEY|REASON|SECTION|EVENT|FINDING", " ".join(command)):
         result = subprocess.run([binary, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         return result.stderr if result.returncode else None
     end = command.index("--") if "--" in command else len(command)

@@ -24,7 +24,7 @@ PARTS = [
 
 HEAD = """# Log events
 
-Generated from the log records in the code by `make docs`.
+Generated from the log records in the code by `make docs`; `keepwarm explain EVENT` prints an entry.
 
 Each record of [the log](../operate/logs.md) is an event with a stable name. With `format = "json"` the name is the
 member `event`; a text record has the message only. `…` stands for a detail of the case. Fields are members of the JSON

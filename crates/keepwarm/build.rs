@@ -1,4 +1,4 @@
-//! Lists the adapters' files, so that the binary can carry them.
+//! Lists the adapters' files and the pages about findings, so that the binary can carry them.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,15 +21,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 collect(&folder, ending, &mut files)?;
             }
         }
-        files.sort();
-        let mut list = String::from("&[\n");
-        for file in &files {
-            let name = file.strip_prefix(&root)?.to_str().ok_or("a name that is not UTF-8")?;
-            writeln!(list, "    ({name:?}, include_str!({:?})),", file.display().to_string())?;
-        }
-        list.push_str("]\n");
-        fs::write(Path::new(&env::var("OUT_DIR")?).join(format!("{language}_adapter.rs")), list)?;
+        list(&root, files, &format!("{language}_adapter.rs"))?;
     }
+    let findings = adapters.join("../docs/findings").canonicalize()?;
+    println!("cargo::rerun-if-changed={}", findings.display());
+    let mut pages = Vec::new();
+    collect(&findings, "md", &mut pages)?;
+    list(&findings, pages, "findings.rs")
+}
+
+/// Writes a list of the names and contents of these files beneath a directory.
+fn list(root: &Path, mut files: Vec<PathBuf>, into: &str) -> Result<(), Box<dyn std::error::Error>> {
+    files.sort();
+    let mut list = String::from("&[\n");
+    for file in &files {
+        let name = file.strip_prefix(root)?.to_str().ok_or("a name that is not UTF-8")?;
+        writeln!(list, "    ({name:?}, include_str!({:?})),", file.display().to_string())?;
+    }
+    list.push_str("]\n");
+    fs::write(Path::new(&env::var("OUT_DIR")?).join(into), list)?;
     Ok(())
 }
 

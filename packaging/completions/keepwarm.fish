@@ -41,7 +41,7 @@ complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "endpoint" -d 'Tak
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "check" -d 'Check any HTTP server for known stalls'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "convert" -d 'Convert the configuration of another server to keepwarm.toml'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "hash-password" -d 'Hash a password for `basic_auth`'
-complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "explain" -d 'Explain a configuration key, an error response or a verdict'
+complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "explain" -d 'Explain a configuration key, an error response, a verdict, a finding or an event of the log'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "reference" -d 'Print a page of the reference: the configuration\'s keys, or the error responses'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l config -d 'Configuration file [default: keepwarm.toml]' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l bind -d 'Address to listen on: HOST:PORT or unix:PATH; may be repeated [default: 127.0.0.1:8080]' -r

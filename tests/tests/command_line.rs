@@ -291,6 +291,25 @@ fn a_key_is_explained() {
     assert!(!output.status.success() && said(&output).contains("workers"), "{}", said(&output));
 }
 
+/// A reason, an event of the log, a finding, a verdict; and what has two meanings has both.
+#[test]
+fn what_the_product_says_is_explained() {
+    for (name, parts) in [
+        ("body_too_slow", ["status 408", "response:"]),
+        ("slow_request", ["an event of the log", "level:"]),
+        ("expect.continue", ["a finding of `keepwarm check`", "curl"]),
+        ("too_few_workers", ["a verdict of `keepwarm why`", "do:"]),
+        ("drain_timeout", ["app.NAME.drain_timeout", "an event of the log"]),
+    ] {
+        let output = run(&["explain", name], &apps());
+        let text = said(&output);
+        assert!(output.status.success() && parts.iter().all(|part| text.contains(part)), "{name}: {text}");
+    }
+    let output = run(&["explain", "expect.contineu"], &apps());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("did you mean `expect.continue`"), "{}", said(&output));
+}
+
 #[test]
 fn a_unix_socket_is_served() {
     use std::io::{Read, Write};

@@ -24,7 +24,7 @@ pub use budget::{Budget, CONNECTIONS, REQUESTS_PER_SECOND};
 pub use context::ProbeContext;
 pub use examine::{Examination, ProbeResult, SilentWatcher, Watcher, examine};
 pub use finding::{Finding, Verdict};
-pub use probes::Probe;
+pub use probes::{Probe, fixes};
 pub use server::Server;
 pub use settings::Settings;
 pub use target::{Scheme, Target, TargetError};

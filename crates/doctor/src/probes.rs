@@ -135,3 +135,27 @@ impl Probe {
         }
     }
 }
+
+/// The fixes for a finding: the names of the servers that each is for, and last what is true of any other.
+#[must_use]
+pub fn fixes(probe: Probe, finding: &str) -> Vec<(String, &'static str)> {
+    let mut rows: Vec<(Vec<Server>, &str)> = Vec::new();
+    for server in Server::ALL {
+        let Some(fix) = probe.fix(finding, server) else { continue };
+        match rows.iter_mut().find(|(_, text)| *text == fix) {
+            Some((servers, _)) => servers.push(server),
+            None => rows.push((vec![server], fix)),
+        }
+    }
+    rows.sort_by_key(|(servers, _)| servers.contains(&Server::Unknown));
+    let is_only = rows.len() == 1;
+    let named = |(servers, fix): (Vec<Server>, _)| {
+        let names = match servers.contains(&Server::Unknown) {
+            true if is_only => "any".to_owned(),
+            true => "any other".to_owned(),
+            false => servers.iter().map(|server| server.name()).collect::<Vec<_>>().join(", "),
+        };
+        (names, fix)
+    };
+    rows.into_iter().map(named).collect()
+}

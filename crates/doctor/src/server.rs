@@ -54,6 +54,30 @@ const PRODUCTS: &[(&str, Server)] = &[
 ];
 
 impl Server {
+    /// Each of them.
+    pub(crate) const ALL: [Self; 20] = [
+        Self::Nginx,
+        Self::Apache,
+        Self::HaProxy,
+        Self::Envoy,
+        Self::Caddy,
+        Self::PhpBuiltIn,
+        Self::Puma,
+        Self::Unicorn,
+        Self::WebRick,
+        Self::Gunicorn,
+        Self::Uvicorn,
+        Self::Granian,
+        Self::Waitress,
+        Self::Paste,
+        Self::PythonHttpServer,
+        Self::WsgiRef,
+        Self::Werkzeug,
+        Self::Node,
+        Self::Keepwarm,
+        Self::Unknown,
+    ];
+
     /// From the fields of a response to an ordinary request of HTTP/1.1.
     #[must_use]
     pub fn recognize(head: &ResponseHead) -> Self {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use keepwarm_doctor::{Probe, Server};
+use keepwarm_doctor::{Probe, fixes};
 
 /// `probe.thing` wherever it stands between two of these marks.
 fn ids(text: &str, mark: char) -> BTreeSet<String> {
@@ -73,54 +73,13 @@ fn each_finding_has_a_section() {
     );
 }
 
-const SERVERS: [Server; 20] = [
-    Server::Nginx,
-    Server::Apache,
-    Server::HaProxy,
-    Server::Envoy,
-    Server::Caddy,
-    Server::PhpBuiltIn,
-    Server::Puma,
-    Server::Unicorn,
-    Server::WebRick,
-    Server::Gunicorn,
-    Server::Uvicorn,
-    Server::Granian,
-    Server::Waitress,
-    Server::Paste,
-    Server::PythonHttpServer,
-    Server::WsgiRef,
-    Server::Werkzeug,
-    Server::Node,
-    Server::Keepwarm,
-    Server::Unknown,
-];
-
-/// A row for each fix: the servers that it is for, then what is true of any other.
-fn fixes(finding: &str) -> String {
+/// A row for each fix.
+fn rows(finding: &str) -> String {
     let Some(probe) = finding.split_once('.').and_then(|(probe, _)| Probe::named(probe)) else {
         return String::new();
     };
-    let mut rows: Vec<(Vec<&str>, &str)> = Vec::new();
-    for server in SERVERS {
-        let Some(fix) = probe.fix(finding, server) else { continue };
-        let name = if server == Server::Unknown { "any other" } else { server.name() };
-        match rows.iter_mut().find(|(_, text)| *text == fix) {
-            Some((names, _)) => names.push(name),
-            None => rows.push((vec![name], fix)),
-        }
-    }
-    rows.sort_by_key(|(names, _)| names.contains(&"any other"));
-    let mut text = String::new();
-    for (names, fix) in &rows {
-        let names = match names.contains(&"any other") {
-            true if rows.len() == 1 => "any".to_owned(),
-            true => "any other".to_owned(),
-            false => names.join(", "),
-        };
-        let _ = writeln!(text, "| {names} | {} |", fix.replace('|', "\\|"));
-    }
-    text
+    let row = |(servers, fix): (String, &str)| format!("| {servers} | {} |\n", fix.replace('|', "\\|"));
+    fixes(probe, finding).into_iter().map(row).collect()
 }
 
 #[test]
@@ -130,7 +89,7 @@ fn the_page_of_fixes_is_that_of_the_code() {
         [Findings](../findings/README.md) explains\neach finding.\n"
         .to_owned();
     for finding in made() {
-        let rows = fixes(&finding);
+        let rows = rows(&finding);
         if !rows.is_empty() {
             let _ = write!(page, "\n## `{finding}`\n\n| server | fix |\n|---|---|\n{rows}");
         }

@@ -122,9 +122,10 @@ pub(crate) enum Command {
     ///
     /// Reads the password from standard input (from a terminal without showing it) and prints its hash, by argon2id.
     HashPassword(HashPassword),
-    /// Explain a configuration key, an error response or a verdict
+    /// Explain a configuration key, an error response, a verdict, a finding or an event of the log
     Explain {
-        /// Key, section, reason or verdict, for example `app.workers`, `listen`, `queue_full` or `too_few_workers`
+        /// Key, section, reason, verdict, finding or event, for example `app.workers`, `listen`, `queue_full`, `too_few_workers`, `expect.continue` or
+        /// `slow_request`
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },

@@ -78,6 +78,12 @@ pub(crate) fn explain(reason: &str) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
+/// Every reason.
+pub(crate) fn reasons() -> impl Iterator<Item = &'static str> {
+    let errors = SECTIONS.iter().flat_map(|(_, _, table)| table.iter().map(|error| error.reason));
+    errors.chain(faults().map(|(_, reason, _)| reason))
+}
+
 /// Status, reason, and what was done wrong.
 fn faults() -> impl Iterator<Item = (u16, &'static str, String)> {
     let kinds = FaultKind::ALL.iter().map(|kind| {

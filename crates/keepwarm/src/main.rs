@@ -14,6 +14,7 @@ mod dev_tls;
 mod dry_run;
 mod endpoint;
 mod error_reference;
+mod explain;
 mod fastcgi;
 #[cfg(feature = "fault-injection")]
 mod faults;
@@ -90,25 +91,10 @@ fn main() -> ExitCode {
         Command::Check(options) => check::check(&options),
         Command::Convert(options) => convert::convert(&options),
         Command::HashPassword(options) => hash_password::hash_password(&options),
-        Command::Explain { name } => explain(name.as_deref().unwrap_or_default()),
+        Command::Explain { name } => explain::explain(name.as_deref().unwrap_or_default()),
         Command::Reference { schema: true, .. } => print(&keepwarm_config::json_schema()),
         Command::Reference { errors: true, .. } => print(&error_reference::markdown()),
         Command::Reference { .. } => print(&keepwarm_config::reference_markdown()),
-    }
-}
-
-/// Explains a key, the reason of an error response or a verdict: one name may be of a key and a reason.
-fn explain(name: &str) -> ExitCode {
-    if let Some(verdict) = why::explain(name) {
-        return print(&verdict);
-    }
-    match (keepwarm_config::explain(name), error_reference::explain(name)) {
-        (Ok(keys), Some(errors)) => print(&format!("{keys}\n{errors}")),
-        (Ok(text), None) | (Err(_), Some(text)) => print(&text),
-        (Err(message), None) => {
-            complain(&message);
-            ExitCode::from(exit::USAGE)
-        }
     }
 }
 

@@ -25,6 +25,13 @@ pub fn text(examination: &Examination, style: Style) -> String {
         probe(&mut out, result, style, paint);
     }
     let _ = writeln!(out, "\n{}", summary(examination, paint));
+    if let Some(worst) = worst(examination) {
+        let _ = writeln!(
+            out,
+            "`keepwarm explain {}` says more about that finding; each finding has such a page",
+            worst.id
+        );
+    }
     out
 }
 
@@ -90,6 +97,14 @@ fn rest(out: &mut String, result: &ProbeResult, told: &[&Finding]) {
         let text = format!("{} (-v shows them)", parts.join(", "));
         LabelledText { label: "and", shown: "and".to_owned(), text: &text }.write(out);
     }
+}
+
+/// The first of the worst findings that are a warning or worse.
+fn worst(examination: &Examination) -> Option<&Finding> {
+    let findings = examination.results.iter().flat_map(|result| &result.findings);
+    let faults: Vec<&Finding> = findings.filter(|finding| finding.verdict >= Verdict::Warning).collect();
+    let verdict = faults.iter().map(|finding| finding.verdict).max()?;
+    faults.into_iter().find(|finding| finding.verdict == verdict)
 }
 
 /// The sum, in one line.
