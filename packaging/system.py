@@ -11,6 +11,7 @@ from packages import ADAPTERS, EXECUTABLE, PLAIN, ROOT, Entry, PackagingError
 SYSTEM = pathlib.Path(__file__).resolve().parent / "system"
 MANUAL = ROOT / "docs/man"
 COMPLETIONS = ROOT / "packaging/completions"
+MONITORING = ROOT / "packaging/monitoring"
 # What a worker needs of each adapter, as crates/keepwarm/build.rs has it: directories, and suffixes of their files.
 ADAPTER_PARTS = {"python": (("src",), {".py"}), "php": (("bin", "src"), {".php"}), "ruby": (("exe", "lib"), {".rb", ""})}
 # Files that belong to the administrator once they are installed.
@@ -30,11 +31,12 @@ Calls of the application to other services share one pool of persistent, encrypt
 
 
 def entries(binary, *, zsh):
-    """The program, its adapters where it looks for them, its service, manual and completions. `zsh`: the directory for zsh's."""
+    """The program, its adapters where it looks for them, its service, manual, completions, and files for Prometheus and Grafana. `zsh`: the directory for zsh's."""
     return [
         Entry("usr/bin/keepwarm", binary.content, EXECUTABLE),
         *adapters("usr/share/keepwarm/adapters/"),
         *(Entry(name, (SYSTEM / source).read_bytes()) for name, source in FILES.items()),
+        *(Entry(f"usr/share/keepwarm/monitoring/{name}", (MONITORING / name).read_bytes()) for name in ("dashboard.json", "rules.yml")),
         *manual(),
         Entry("usr/share/bash-completion/completions/keepwarm", completion("keepwarm.bash")),
         Entry("usr/share/fish/vendor_completions.d/keepwarm.fish", completion("keepwarm.fish")),

@@ -106,6 +106,11 @@ class Installed:
         text = self.root.run(["sh", "-c", "zcat /usr/share/man/man5/keepwarm.toml.5.gz | groff -K utf8 -man -Tutf8 -P-c | col -bx"])
         self.assertIn("app.NAME.workers", text)
 
+    def test_rules_and_dashboard_are_there(self):
+        for name in ("rules.yml", "dashboard.json"):
+            text = (packages.ROOT / "packaging/monitoring" / name).read_text()
+            self.assertEqual(self.root.run(["cat", f"/usr/share/keepwarm/monitoring/{name}"]), text)
+
     def test_shells_complete(self):
         script = 'source /usr/share/bash-completion/completions/keepwarm; COMP_WORDS=(keepwarm rel); COMP_CWORD=1; _keepwarm keepwarm rel keepwarm; echo "${COMPREPLY[@]}"'
         self.assertEqual(self.root.run(["bash", "-c", script]), "reload\n")
