@@ -16,6 +16,7 @@ use crate::access::measure;
 use crate::forwarding::{LOCAL, judge, set_fields};
 use crate::maintenance;
 use crate::matcher::RequestView;
+use crate::notable;
 use crate::pattern::{PathPattern, host_of};
 use crate::refusals;
 use crate::route::{Changes, Route, RouteMatch, Target};
@@ -70,6 +71,9 @@ impl Frontend for Edge {
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
         measure(request, outcome);
+        if notable::may_be_notable(request, outcome) {
+            notable::keep(request, outcome);
+        }
         if let Some(trace) = &request.notes.trace {
             traced::finish(request, outcome, trace);
         }

@@ -108,6 +108,7 @@ impl Sampler {
             self.recent.handle_second(counted, sample.apps.iter().flat_map(|app| &app.workers));
             view.diagnosis.lock().handle_sample(&sample);
         }
+        live::set_slow(&meters::routes(), &view.links, &view.diagnosis.lock());
         live::publish(view, &self.recent).await;
     }
 
