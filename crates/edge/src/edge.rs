@@ -11,6 +11,7 @@ use keepwarm_serve::{
     ErrorResponse, Exchange, Frontend, Handler, Outcome, Refusal, Request, refuse_misdirected,
     respond_with_head_refusal, respond_with_page, respond_with_refusal,
 };
+use keepwarm_telemetry::timelines::are_calls_held;
 
 use crate::access::measure;
 use crate::forwarding::{LOCAL, judge, set_fields};
@@ -71,8 +72,9 @@ impl Frontend for Edge {
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
         measure(request, outcome);
+        let calls = are_calls_held().then(|| notable::take_calls_of(request));
         if notable::may_be_notable(request, outcome) {
-            notable::keep(request, outcome);
+            notable::keep(request, outcome, calls);
         }
         if let Some(trace) = &request.notes.trace {
             traced::finish(request, outcome, trace);

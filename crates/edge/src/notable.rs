@@ -12,7 +12,8 @@ use keepwarm_serve::{Outcome, Request, RequestContext, ResponseOutcome};
 use keepwarm_telemetry::RequestId;
 use keepwarm_telemetry::meters::{self, RouteMeter};
 use keepwarm_telemetry::timelines::{
-    Attribution, Notable, RequestCalls, RequestTimeline, TimelinePhases, keep_timeline, kept_path,
+    Attribution, Notable, OwnTrace, RequestCalls, RequestNames, RequestTimeline, Taken, TimelinePhases,
+    keep_timeline, kept_path, note_app_calls, take_calls,
 };
 
 use crate::{access, refusals};
@@ -24,16 +25,42 @@ pub(crate) fn may_be_notable(request: &Request, outcome: &Outcome) -> bool {
     slow || outcome.status >= 500 || outcome.fate == ResponseOutcome::Cut
 }
 
-/// Keeps it, if it is slow or has failed.
+/// Takes the calls that its app has made for it, and counts them for its app.
 #[cold]
-pub(crate) fn keep(request: &Request, outcome: &Outcome) {
+pub(crate) fn take_calls_of(request: &Request) -> RequestCalls {
+    let times = request.notes.times;
+    let process = times.and_then(|times| {
+        times.worker?.process(request.received().into_std(), (times.read + times.queue, times.app))
+    });
+    let names = RequestNames { id: RequestId::new(request.number()), trace: own_trace(request), process };
+    let calls = take_calls(&names, Taken::AtItsEnd);
+    if let Some(app) = request.notes.target.as_ref().filter(|_| times.is_some() && calls.count > 0) {
+        note_app_calls(app, &calls);
+    }
+    calls
+}
+
+fn own_trace(request: &Request) -> Option<OwnTrace> {
+    let trace = request.notes.trace.as_deref()?;
+    Some(OwnTrace {
+        trace: trace.context.trace_id(),
+        began_here: trace.context.parent().is_none(),
+        app_span: trace.app_span,
+    })
+}
+
+/// Keeps it, if it is slow or has failed. `calls`: those that its app has made for it.
+#[cold]
+pub(crate) fn keep(request: &Request, outcome: &Outcome, calls: Option<RequestCalls>) {
     let meter = request.notes.meter;
     let notable = match (has_failed(&request.notes, outcome), is_slow(&request.notes, meter)) {
         (true, _) => Notable::Failed,
         (false, true) => Notable::Slow,
         (false, false) => return,
     };
-    keep_timeline(notable, timeline(request, outcome, meter));
+    let mut timeline = timeline(request, outcome, meter);
+    timeline.calls.merge(calls.unwrap_or_default());
+    keep_timeline(notable, timeline);
 }
 
 fn has_failed(notes: &RequestContext, outcome: &Outcome) -> bool {
@@ -69,7 +96,7 @@ fn timeline(request: &Request, outcome: &Outcome, meter: Option<&RouteMeter>) ->
         received: request.received().into_std(),
         elapsed: outcome.elapsed,
         id: RequestId::new(request.number()),
-        trace_id: request.notes.trace.as_ref().map(|trace| trace.context.trace_id()),
+        trace: own_trace(request),
         method: if target.is_empty() { "" } else { method }.into(),
         path: kept_path(target),
         status: outcome.status,

@@ -40,6 +40,11 @@ pub trait Frontend: Handler {
         false
     }
 
+    /// Whether it wants to know which process is at the other end of a Unix socket ([`ConnectionInfo::process`]).
+    fn names_processes(&self) -> bool {
+        false
+    }
+
     /// Called once when a request's response has been written or its connection was lost.
     fn finished(&self, _request: &Request, _outcome: &Outcome) {}
 }
@@ -463,6 +468,8 @@ pub struct ConnectionInfo {
     pub socket: Option<Arc<str>>,
     /// What the connection speaks.
     pub scheme: Scheme,
+    /// The process that connected over a Unix socket, where the listener wants to know it.
+    pub process: Option<u32>,
     /// The result of its TLS handshake; `None`: plaintext.
     pub tls: Option<Box<ServerHandshake>>,
     client_text: OnceLock<(String, String)>,
@@ -477,7 +484,7 @@ impl ConnectionInfo {
             LocalAddress::Unix(path) => (None, path),
         };
         let (client_text, local_text) = (OnceLock::new(), OnceLock::new());
-        Self { client, local, socket, scheme, tls: None, client_text, local_text }
+        Self { client, local, socket, scheme, process: None, tls: None, client_text, local_text }
     }
 
     /// The same, encrypted.

@@ -11,8 +11,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use self::calls::{
-    AppCalls, Attribution, CALLS_SHOWN, CallTimeline, Caller, RequestCalls, app_calls, are_calls_held,
-    forget_old_calls, note_app_calls, note_call, take_calls,
+    AppCalls, Attribution, CALLS_SHOWN, CallTimeline, Caller, OwnTrace, ProcessTime, RequestCalls,
+    RequestNames, Taken, app_calls, are_calls_held, forget_old_calls, note_app_calls, note_call, take_calls,
 };
 use crate::RequestId;
 
@@ -41,8 +41,8 @@ pub struct RequestTimeline {
     pub elapsed: Duration,
     /// Its id in the log.
     pub id: RequestId,
-    /// The id of its trace, where requests are traced.
-    pub trace_id: Option<[u8; 32]>,
+    /// Its trace, where requests are traced.
+    pub trace: Option<OwnTrace>,
     /// The method; empty when the head could not be read.
     pub method: Box<str>,
     /// Its path, without its query, as the client sent it: see [`kept_path`].
@@ -89,6 +89,17 @@ pub struct TimelineWorker {
     pub is_in_order: bool,
 }
 
+impl TimelineWorker {
+    /// Its process and when it had a request that was received at this instant, reached it so much later, and left it after so much more. `None`: it may have
+    /// had others at that time, or is not ours.
+    #[must_use]
+    pub fn process(&self, received: Instant, (before, within): (Duration, Duration)) -> Option<ProcessTime> {
+        let begin = received.checked_add(before)?;
+        let end = begin.checked_add(within)?;
+        (self.is_in_order && self.pid != 0).then_some(ProcessTime { pid: self.pid, begin, end })
+    }
+}
+
 /// The lists, the newest last.
 #[derive(Debug, Clone, Default)]
 pub struct Timelines {
@@ -119,25 +130,18 @@ impl Timelines {
 }
 
 impl RequestTimeline {
-    /// Who its calls may have named as their caller.
-    fn callers(&self) -> impl Iterator<Item = Caller> {
-        let worker = self.worker.filter(|worker| worker.is_in_order && worker.pid != 0);
-        let trace = self.trace_id.map(Caller::Trace);
-        let process = worker.map(|worker| Caller::Process(worker.pid));
-        std::iter::once(Caller::Request(self.id)).chain(trace).chain(process)
-    }
-
-    /// When it was in its worker, if it came to one.
-    fn in_worker(&self) -> Option<(Instant, Instant)> {
-        let phases = self.phases?;
-        let begun = self.received.checked_add(phases.read + phases.queue)?;
-        Some((begun, begun.checked_add(phases.head + phases.body)?))
+    /// What its calls call it.
+    fn names(&self) -> RequestNames {
+        let process = self.worker.zip(self.phases).and_then(|(worker, phases)| {
+            let spent = (phases.read + phases.queue, phases.head + phases.body);
+            worker.process(self.received, spent)
+        });
+        RequestNames { id: self.id, trace: self.trace, process }
     }
 
     /// Adds calls that ended after it: a request that is given up leaves some behind.
     fn take_late_calls(&mut self) {
-        let late = take_calls(self.callers(), self.in_worker());
-        self.calls.merge(late);
+        self.calls.merge(take_calls(&self.names(), Taken::Late));
     }
 }
 
@@ -183,7 +187,7 @@ mod tests {
             received: Instant::now(),
             elapsed: Duration::from_secs(1),
             id: RequestId::new(number),
-            trace_id: None,
+            trace: None,
             method: "GET".into(),
             path: "/".into(),
             status: 500,

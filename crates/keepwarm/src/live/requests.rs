@@ -27,7 +27,7 @@ fn request(request: &RequestTimeline, now: SystemTime) -> Value {
         "time": String::from_utf8_lossy(&timestamp(request.end)),
         "seconds_ago": now.duration_since(request.end).unwrap_or_default().as_secs_f64(),
         "id": request.id.to_string(),
-        "trace_id": request.trace_id.map(|id| String::from_utf8_lossy(&id).into_owned()),
+        "trace_id": request.trace.map(|own| String::from_utf8_lossy(&own.trace).into_owned()),
         "method": Some(&*request.method).filter(|method| !method.is_empty()),
         "path": Some(&*request.path).filter(|path| !path.is_empty()),
         "status": Some(request.status).filter(|status| *status != 0),

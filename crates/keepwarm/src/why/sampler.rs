@@ -15,6 +15,7 @@ use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::{self, RouteTotals};
 use keepwarm_telemetry::per_thread::HistogramTotals;
 use keepwarm_telemetry::stalls::Stall;
+use keepwarm_telemetry::timelines::forget_old_calls;
 use keepwarm_telemetry::upstreams::{self, EndpointTotals};
 use keepwarm_workers::dispatch::WorkerActivity;
 use keepwarm_workers::supervisor::{Snapshot, WorkerSnapshot};
@@ -109,6 +110,7 @@ impl Sampler {
             view.diagnosis.lock().handle_sample(&sample);
         }
         live::set_slow(&meters::routes(), &view.links, &view.diagnosis.lock());
+        forget_old_calls();
         live::publish(view, &self.recent).await;
     }
 
