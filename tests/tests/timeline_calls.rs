@@ -203,3 +203,37 @@ fn a_request_that_times_out_has_the_call_that_it_waited_for() {
     let phases = &request["phases"];
     assert!(seconds(&request["calls"][0], "start_seconds") >= seconds(phases, "read_seconds"), "{request:#}");
 }
+
+/// With several apps `keepwarm why` knows the share of an upstream from calls that name their requests.
+#[test]
+fn an_upstream_has_the_calls_of_each_app_that_are_known() {
+    let origin = Origin::fixed("found");
+    let other = "[app.other]\nentry = \"calls:application\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n";
+    let text = config(origin.address(), other).replace(
+        "[[listen.main.route]]",
+        "[[listen.main.route]]\npath = \"/tcp/other\"\napp = \"other\"\n[[listen.main.route]]",
+    );
+    let server = Server::spawn(&text, |command| {
+        std::fs::write(command.get_current_dir().expect("a folder").join("calls.py"), APP).expect("written");
+    })
+    .listening();
+    // What has come before the first sample is of no second.
+    let mut events = Events::open(&server);
+    events.wait_for("a second has passed", |snapshot| snapshot["window_seconds"].as_u64() >= Some(1));
+    server.ask(get("/tcp/mine?calls=3&with=id"));
+    server.ask(get("/tcp/other?calls=5"));
+    let known = |snapshot: &Value| {
+        let upstreams = snapshot["why"]["upstreams"].as_array().expect("a list");
+        upstreams
+            .iter()
+            .find(|upstream| upstream["name"] == "tcp")
+            .map_or(Value::Null, |tcp| tcp["apps"].clone())
+    };
+    let snapshot = Events::open(&server)
+        .wait_for("they are counted", |snapshot| known(snapshot) != Value::Array(vec![]));
+    let apps = known(&snapshot);
+    assert_eq!(apps.as_array().map(Vec::len), Some(1), "{apps:#}");
+    assert_eq!((&apps[0]["name"], &apps[0]["calls"]), (&"app".into(), &3.into()));
+    let share = seconds(&apps[0], "share");
+    assert!(share > 0.0 && share <= 1.0, "{apps:#}");
+}
