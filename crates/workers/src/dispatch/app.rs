@@ -212,6 +212,11 @@ impl App {
         self.policy.load()
     }
 
+    /// From which duration on the log has its requests as slow; `None`: never.
+    pub fn slow_log(&self) -> Option<Duration> {
+        self.policy().slow_log
+    }
+
     pub(super) fn set_policy(&self, policy: AppPolicy) {
         self.servers.set_policy(policy.kind.server());
         self.policy.store(Arc::new(policy));

@@ -104,6 +104,8 @@ pub(super) struct Conversation<'a, 'c> {
     complete: bool,
     /// When it had.
     ended: Option<Instant>,
+    /// When its response began, of one that did not come at once.
+    headed: Option<Instant>,
     /// The worker knows that the client has closed its writing side.
     half_close_said: bool,
     /// Nothing is left to tell a worker.
@@ -137,6 +139,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             starved: false,
             complete: false,
             ended: None,
+            headed: None,
             half_close_said: false,
             over: false,
             websocket: false,
@@ -323,7 +326,8 @@ impl Drop for Conversation<'_, '_> {
     /// However it ended: nobody reads from the call any more, and its remaining items are released.
     fn drop(&mut self) {
         self.stop_waiting();
-        let times = self.times();
+        let given = self.call.last_given();
+        let times = self.times(given.as_ref().map(|(link, _)| &**link));
         let request = self.exchange.request_mut();
         request.notes.times = Some(times);
         if request.notes.continued {
@@ -331,7 +335,6 @@ impl Drop for Conversation<'_, '_> {
             request.notes.stalls.insert(Stall::ExpectationIgnored);
         }
         self.exchange.deadlines().set(WaitKind::Slow, None);
-        let given = self.call.last_given();
         let noop = Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(item) = self.call.poll_item(&noop) {
             if let (Item::Hijacked(_), Some((link, stream))) = (&item, &given) {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
 use keepwarm_net::Remote;
+use keepwarm_telemetry::timelines::TimelineWorker;
 use keepwarm_wire::session::{Session, SessionConfig};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
@@ -48,6 +49,8 @@ pub(super) struct Link {
     listened: Arc<AtomicBool>,
     /// It may pass sockets on which its application responds by itself.
     hijacks: AtomicBool,
+    /// It has one request at a time.
+    is_in_order: AtomicBool,
     /// From its HELLO.
     adapter: OnceLock<Adapter>,
     /// It gets no more requests, or never any. Changed and looked at while the app's state is locked.
@@ -136,6 +139,7 @@ impl Link {
             events,
             requests: Requests::default(),
             hijacks: AtomicBool::new(false),
+            is_in_order: AtomicBool::new(false),
             adapter: OnceLock::new(),
             retired: AtomicBool::new(false),
             listened: Arc::default(),
@@ -146,6 +150,20 @@ impl Link {
     /// The data-plane thread that reads from this worker.
     pub(super) fn thread(&self) -> usize {
         self.remote.index
+    }
+
+    /// Sets how many requests it has at once, from its HELLO or its app's policy.
+    pub(super) fn set_in_order(&self, is_in_order: bool) {
+        self.is_in_order.store(is_in_order, Ordering::Relaxed);
+    }
+
+    /// As the record of a request names it.
+    pub(super) fn timeline_worker(&self) -> TimelineWorker {
+        TimelineWorker {
+            number: self.key.number,
+            pid: self.key.pid,
+            is_in_order: self.is_in_order.load(Ordering::Relaxed),
+        }
     }
 
     /// What its HELLO says about its adapter.

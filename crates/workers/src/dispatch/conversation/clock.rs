@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_net::WaitKind;
-use keepwarm_serve::RequestTimes;
+use keepwarm_serve::{RequestInstants, RequestTimes};
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
@@ -52,11 +52,17 @@ impl Conversation<'_, '_> {
         self.ended.get_or_insert_with(Instant::now);
     }
 
-    /// Where the time went, for those who count it.
-    pub(super) fn times(&self) -> RequestTimes {
+    /// Where the time went, for those who count it. `worker`: the last that had it.
+    pub(super) fn times(&self, worker: Option<&Link>) -> RequestTimes {
         let ended = self.ended.unwrap_or_else(Instant::now);
-        let begun = self.call.in_work_since().unwrap_or(ended);
-        RequestTimes::between(self.exchange.received(), self.since, begun, ended)
+        let at = RequestInstants {
+            received: self.exchange.received(),
+            waited: self.since,
+            begun: self.call.in_work_since().unwrap_or(ended),
+            headed: self.headed,
+            ended,
+        };
+        RequestTimes::between(at, worker.map(Link::timeline_worker), self.slow_said)
     }
 
     /// It has taken longer than `slow_log` allows, or might have: says so once, and has the worker show where it stands.
