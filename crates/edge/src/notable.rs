@@ -112,6 +112,7 @@ fn timeline(request: &Request, outcome: &Outcome, meter: Option<&RouteMeter>) ->
         }),
         worker: request.notes.times.and_then(|times| times.worker),
         calls: routed_call(request),
+        stacks: Vec::new(),
     }
 }
 

@@ -28,6 +28,8 @@ pub struct RouteMeter {
     exemplars: Exemplars,
     /// From this duration on a request is slow, in nanoseconds.
     slow_ns: AtomicU64,
+    /// From this duration on a request takes longer than is usual, in nanoseconds.
+    unusual_ns: AtomicU64,
 }
 
 /// The duration from which on a request is slow, as long as nobody has set another ([`RouteMeter::set_slow`]).
@@ -103,6 +105,16 @@ impl RouteMeter {
     /// Sets it, from the next request on.
     pub fn set_slow(&self, slow: Duration) {
         self.slow_ns.store(u64::try_from(slow.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// From which duration on a request takes longer than is usual for its route, whatever is called slow ([`SLOW`] as long as nobody has set another).
+    pub fn unusual(&self) -> Duration {
+        Duration::from_nanos(self.unusual_ns.load(Ordering::Relaxed))
+    }
+
+    /// Sets it, from the next request on.
+    pub fn set_unusual(&self, unusual: Duration) {
+        self.unusual_ns.store(u64::try_from(unusual.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Whether a request that took so long may be slow.
@@ -320,6 +332,7 @@ pub fn route(app: &str, route: &str) -> &'static RouteMeter {
             threads: PerThread::new(),
             exemplars: Exemplars::default(),
             slow_ns: AtomicU64::new(SLOW.as_nanos() as u64),
+            unusual_ns: AtomicU64::new(SLOW.as_nanos() as u64),
         }))
     })
 }

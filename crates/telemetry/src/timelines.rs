@@ -5,6 +5,7 @@
 //! most [`CALLS_SHOWN`] calls.
 
 mod calls;
+mod stacks;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,7 @@ pub use self::calls::{
     AppCalls, Attribution, CALLS_SHOWN, CallTimeline, Caller, OwnTrace, ProcessTime, RequestCalls,
     RequestNames, Taken, app_calls, are_calls_held, forget_old_calls, note_app_calls, note_call, take_calls,
 };
+pub use self::stacks::{SampledStack, note_stacks};
 use crate::RequestId;
 
 /// Requests of each list. This number is arbitrary: more than a person reads.
@@ -63,6 +65,8 @@ pub struct RequestTimeline {
     pub worker: Option<TimelineWorker>,
     /// Its calls to upstreams, as far as they are known to be its.
     pub calls: RequestCalls,
+    /// Where it was in the code of its app when it took long, the longest first. Only of apps with `slow_log`.
+    pub stacks: Vec<SampledStack>,
 }
 
 /// Where the time of a request went. The rest of its duration is writing the rest of its response.
@@ -103,6 +107,8 @@ impl TimelineWorker {
 /// The lists, the newest last.
 #[derive(Debug, Clone, Default)]
 pub struct Timelines {
+    /// Samples that came before their requests were here: a response was still being sent.
+    early: VecDeque<(RequestId, Vec<SampledStack>)>,
     /// The last slow requests.
     pub slow: VecDeque<RequestTimeline>,
     /// The last failed ones.
@@ -116,7 +122,10 @@ pub struct Timelines {
 static TIMELINES: LazyLock<Mutex<Timelines>> = LazyLock::new(Mutex::default);
 
 impl Timelines {
-    fn keep(&mut self, notable: Notable, request: RequestTimeline) {
+    fn keep(&mut self, notable: Notable, mut request: RequestTimeline) {
+        if !self.early.is_empty() {
+            request.stacks = self.take_early(request.id);
+        }
         let (list, total) = match notable {
             Notable::Slow => (&mut self.slow, &mut self.slow_total),
             Notable::Failed => (&mut self.failed, &mut self.failed_total),
@@ -181,7 +190,7 @@ pub fn kept_path(target: &[u8]) -> Box<str> {
 mod tests {
     use super::*;
 
-    fn request(number: u64) -> RequestTimeline {
+    pub(super) fn request(number: u64) -> RequestTimeline {
         RequestTimeline {
             end: SystemTime::UNIX_EPOCH,
             received: Instant::now(),
@@ -198,6 +207,7 @@ mod tests {
             phases: None,
             worker: None,
             calls: RequestCalls::default(),
+            stacks: Vec::new(),
         }
     }
 

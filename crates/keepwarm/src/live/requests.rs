@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use keepwarm_telemetry::timelines::{Attribution, CallTimeline, RequestTimeline, Timelines};
+use keepwarm_telemetry::timelines::{Attribution, CallTimeline, RequestTimeline, SampledStack, Timelines};
 use keepwarm_telemetry::timestamp;
 use serde_json::{Value, json};
 
@@ -42,6 +42,20 @@ fn request(request: &RequestTimeline, now: SystemTime) -> Value {
         "calls": request.calls.shown.iter().map(call).collect::<Vec<_>>(),
         "call_count": request.calls.count,
         "call_seconds": request.calls.total.as_secs_f64(),
+        "stacks": request.stacks.iter().map(stack).collect::<Vec<_>>(),
+    })
+}
+
+/// Its phase, and its calls, outermost first.
+fn stack(stack: &SampledStack) -> Value {
+    let (calls, waiting) =
+        stack.calls.strip_suffix(";(waiting)").map_or((&*stack.calls, false), |calls| (calls, true));
+    let (phase, calls) = calls.split_once(';').unwrap_or((calls, ""));
+    json!({
+        "phase": phase,
+        "seconds": stack.time.as_secs_f64(),
+        "waiting": waiting,
+        "calls": calls.split(';').filter(|call| !call.is_empty()).collect::<Vec<_>>(),
     })
 }
 

@@ -22,7 +22,9 @@ pub(crate) fn set_slow(meters: &[&'static RouteMeter], links: &Links, why: &Why)
         let history = why.apps().get(&*meter.app);
         let usual = history.and_then(|history: &AppHistory| history.routes.get(&*meter.route));
         let slow_log = links.app(&meter.app).and_then(|app| app.slow_log());
-        meter.set_slow(slow_from(slow_log, usual.map(|series| &series.usual().times)));
+        let usual = usual.map(|series| &series.usual().times);
+        meter.set_slow(slow_from(slow_log, usual));
+        meter.set_unusual(slow_from(None, usual));
     }
 }
 

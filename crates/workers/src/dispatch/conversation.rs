@@ -34,6 +34,7 @@ use super::activity::RequestSummary;
 use super::app::{App, ExpectationPermit};
 use super::call::{Call, CallState, Item};
 use super::kind::RequestKind;
+use super::profile::Sampling;
 use super::quarantine::QuarantineProbe;
 use super::queue::QueuedRequest;
 use super::refusals::{self, respond_not_submitted};
@@ -97,6 +98,8 @@ pub(super) struct Conversation<'a, 'c> {
     since: Instant,
     /// That it is slow is in the log.
     slow_said: bool,
+    /// It takes longer than is usual.
+    sampling: Option<Sampling>,
     response: ResponseBuffer,
     /// The client has not sent what the application may be waiting for.
     starved: bool,
@@ -136,6 +139,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             given: 0,
             since: now(),
             slow_said: false,
+            sampling: None,
             starved: false,
             complete: false,
             ended: None,
@@ -184,6 +188,8 @@ impl<'a, 'c> Conversation<'a, 'c> {
         self.since = Instant::now();
         self.given = self.given.saturating_add(1);
         self.half_close_said = false;
+        // Of the worker that had it before.
+        self.sampling = None;
         let job = QueuedRequest {
             call: Arc::clone(&self.call),
             kind: RequestKind::Wire(frame),
@@ -205,7 +211,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
                 };
                 self.exchange.deadlines().set_after(WaitKind::Response, wait);
                 if let Some(slow) = policy.slow_log.filter(|_| !self.slow_said) {
-                    self.exchange.deadlines().set_after(WaitKind::Slow, slow);
+                    self.exchange.deadlines().set_after(WaitKind::Slow, slow.min(self.unusual()));
                 }
                 true
             }
@@ -335,6 +341,7 @@ impl Drop for Conversation<'_, '_> {
             request.notes.stalls.insert(Stall::ExpectationIgnored);
         }
         self.exchange.deadlines().set(WaitKind::Slow, None);
+        self.finish_samples();
         let noop = Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(item) = self.call.poll_item(&noop) {
             if let (Item::Hijacked(_), Some((link, stream))) = (&item, &given) {

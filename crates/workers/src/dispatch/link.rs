@@ -24,7 +24,7 @@ use super::activity::WorkerActivity;
 use super::app::App;
 use super::call::Call;
 use super::kind::LinkKind;
-use super::profile::{Adapter, LinkProfile};
+use super::profile::{Adapter, LinkProfile, RequestSamples};
 use crate::supervisor::{LinkEvent, Requests, WorkerKey};
 pub(super) use death::{KillCause, OrphanedRequests};
 pub(super) use stream::BodyKind;
@@ -93,6 +93,8 @@ pub(super) struct LinkInner {
     process_usage: ProcessUsage,
     /// Its app is being profiled.
     pub(super) profile: Option<Box<LinkProfile>>,
+    /// Its requests that take longer than is usual, by their streams.
+    pub(super) sampled: BTreeMap<u32, RequestSamples>,
 }
 
 /// Work that a worker continues after the end of its response.
@@ -130,6 +132,7 @@ impl Link {
             said_goodbye: false,
             process_usage: ProcessUsage::new(key.pid),
             profile: None,
+            sampled: BTreeMap::new(),
         };
         Self {
             key,
