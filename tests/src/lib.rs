@@ -11,6 +11,7 @@ pub mod classic;
 mod client;
 pub mod content;
 pub mod daemon;
+pub mod events;
 pub mod http2;
 pub mod load;
 pub mod name_server;

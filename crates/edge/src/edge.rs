@@ -11,11 +11,13 @@ use keepwarm_serve::{
     ErrorResponse, Exchange, Frontend, Handler, Outcome, Refusal, Request, refuse_misdirected,
     respond_with_head_refusal, respond_with_page, respond_with_refusal,
 };
+use keepwarm_telemetry::timelines::are_calls_held;
 
 use crate::access::measure;
 use crate::forwarding::{LOCAL, judge, set_fields};
 use crate::maintenance;
 use crate::matcher::RequestView;
+use crate::notable;
 use crate::pattern::{PathPattern, host_of};
 use crate::refusals;
 use crate::route::{Changes, Route, RouteMatch, Target};
@@ -70,6 +72,10 @@ impl Frontend for Edge {
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
         measure(request, outcome);
+        let calls = are_calls_held().then(|| notable::take_calls_of(request));
+        if notable::may_be_notable(request, outcome) {
+            notable::keep(request, outcome, calls);
+        }
         if let Some(trace) = &request.notes.trace {
             traced::finish(request, outcome, trace);
         }

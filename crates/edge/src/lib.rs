@@ -22,6 +22,7 @@ mod index;
 mod maintenance;
 mod matcher;
 mod mirror;
+mod notable;
 mod pattern;
 mod refusals;
 mod responses;

@@ -63,6 +63,7 @@ impl Handler for Door {
                 returns_redirects: true,
                 forwards_expectation: settings.forwards_expectation,
                 says_timing: settings.server_timing,
+                is_of_app: true,
             };
             forward(&upstream, options, exchange).await;
         })
@@ -72,6 +73,10 @@ impl Handler for Door {
 impl Frontend for Door {
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         respond_with_refusal(exchange, refusal);
+    }
+
+    fn names_processes(&self) -> bool {
+        true
     }
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
@@ -138,6 +143,7 @@ impl Handler for OwnCalls {
                 returns_redirects: false,
                 forwards_expectation: false,
                 says_timing: false,
+                is_of_app: false,
             };
             forward(&self.upstream, options, exchange).await;
         })
@@ -170,6 +176,7 @@ impl Handler for UpstreamRoute {
                 returns_redirects: false,
                 forwards_expectation: true,
                 says_timing: false,
+                is_of_app: false,
             };
             forward(&self.upstream, options, exchange).await;
         })

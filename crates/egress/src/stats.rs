@@ -3,6 +3,7 @@
 //! A call that goes well costs additions to cells of its thread and one line in a buffer; all else is off the fast path.
 
 mod call;
+mod caller;
 mod status;
 mod timing;
 mod trace;
@@ -19,6 +20,7 @@ use keepwarm_telemetry::{Format, Sink};
 use tokio::time::Instant;
 
 pub(crate) use self::call::CompletedCall;
+pub(crate) use self::caller::caller;
 pub use self::status::{EndpointStatus, UpstreamStatus};
 pub(crate) use self::timing::{SERVER_TIMING, ServerTiming};
 pub(crate) use self::trace::{CallSpans, SpanEnd, Trace};

@@ -5,7 +5,6 @@ mod command;
 mod flame;
 mod request;
 mod session;
-mod waits;
 
 pub(crate) use command::profile;
 pub(crate) use request::{HERTZ, SECONDS};

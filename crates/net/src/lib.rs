@@ -53,7 +53,9 @@ pub use runtime::{DataPlane, Remote, spawn_local, thread_index};
 pub use scheme::Scheme;
 #[cfg(feature = "simulation")]
 pub use simulation::turn;
-pub use socket::{Socket, WatchedSocket, accept, adopt, has_waiting, local_address, send, watch};
+pub use socket::{
+    Socket, WatchedSocket, accept, adopt, has_waiting, local_address, peer_process, send, watch,
+};
 pub use spill::{SPILL, Spill, SpillTotals};
 pub use spool::{Spool, SpoolError};
 pub use tls::{

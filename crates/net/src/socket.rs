@@ -202,6 +202,12 @@ pub fn local_address(socket: &Socket) -> Option<SocketAddr> {
     SocketAddr::try_from(rustix::net::getsockname(socket.as_fd()).ok()?).ok()
 }
 
+/// The process that connected a Unix socket (`SO_PEERCRED`, unix(7)), by its id here.
+pub fn peer_process(socket: &Socket) -> Option<u32> {
+    let credentials = rustix::net::sockopt::socket_peercred(socket.as_fd()).ok()?;
+    u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
+}
+
 /// A socket that another part of the process has made.
 pub fn adopt(fd: OwnedFd) -> Socket {
     fd

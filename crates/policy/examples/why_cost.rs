@@ -74,7 +74,7 @@ fn sample(second: u32) -> Sample {
         step: UpstreamStep { calls: times, in_flight: 1, ..UpstreamStep::default() },
         endpoints: 3,
         available: 3,
-        open: false,
+        ..UpstreamSample::default()
     });
     let machine = MachineStep { seconds: 1, cores: 4, busy: 0.5, ours: 0.4, ..MachineStep::default() };
     Sample { machine, apps: apps.collect(), upstreams: upstreams.collect(), spill_full: 0 }

@@ -33,8 +33,8 @@ pub use self::catalog::{RULES, Rule, Severity, rule};
 pub use self::finding::{Finding, Subject};
 pub use self::history::{AppHistory, EVENTS_MAX, Event, ROUTES_MAX, UpstreamHistory, WorkerGrowth};
 pub use self::sample::{
-    AppSample, AppStep, HeldRoute, MachineStep, Processors, RouteSample, RouteStep, Sample, UpstreamSample,
-    UpstreamStep, WorkerSample,
+    AppCallSample, AppSample, AppStep, HeldRoute, MachineStep, Processors, RouteSample, RouteStep, Sample,
+    UpstreamSample, UpstreamStep, WorkerSample,
 };
 pub use self::saved::{SAVED_MAX, SavedError};
 pub use self::series::{FIVES, SECONDS, Series, Step, TENS};
@@ -88,6 +88,12 @@ impl Why {
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
+    }
+
+    /// The share of the time of an app's requests that these microseconds are, in the last 10 s. `None`: no request of it has ended, or there is no such app.
+    #[must_use]
+    pub fn share_of(&self, app: &str, us: u64) -> Option<f64> {
+        rules::share_of(self, app, us)
     }
 
     /// The apps, by name.

@@ -15,6 +15,7 @@ use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::RouteMeter;
 use keepwarm_telemetry::spans::RequestTrace;
 use keepwarm_telemetry::stalls::StallSet;
+use keepwarm_telemetry::timelines::TimelineWorker;
 use tokio::time::Instant;
 
 use crate::{
@@ -36,6 +37,11 @@ pub trait Frontend: Handler {
 
     /// Whether clients use it as a forward proxy: then `CONNECT` is passed to it, and HTTP/1.0 connections are never kept (RFC 9112 §9.3).
     fn is_forward_proxy(&self) -> bool {
+        false
+    }
+
+    /// Whether it wants to know which process is at the other end of a Unix socket ([`ConnectionInfo::process`]).
+    fn names_processes(&self) -> bool {
         false
     }
 
@@ -151,15 +157,40 @@ pub struct RequestTimes {
     pub queue: Duration,
     /// Time in a worker: until the app's response was complete, or the request was given up.
     pub app: Duration,
+    /// The part of it before the response began; all of it if none did.
+    pub head: Duration,
+    /// The worker that had it last; none if it never came to one.
+    pub worker: Option<TimelineWorker>,
+    /// The log has it as a slow request (`slow_log`).
+    pub logged_slow: bool,
+}
+
+/// When a request reached its phases.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestInstants {
+    /// The first byte of its head was read.
+    pub received: Instant,
+    /// It began to wait for a worker.
+    pub waited: Instant,
+    /// A worker began with it.
+    pub begun: Instant,
+    /// Its response began; `None`: it began when it was complete, or not at all.
+    pub headed: Option<Instant>,
+    /// Its response was complete, or it was given up.
+    pub ended: Instant,
 }
 
 impl RequestTimes {
-    /// For a request that was received, began to wait for a worker, was begun by it, and had its response complete.
-    pub fn between(received: Instant, waited: Instant, begun: Instant, ended: Instant) -> Self {
+    /// The durations between these instants.
+    pub fn between(at: RequestInstants, worker: Option<TimelineWorker>, logged_slow: bool) -> Self {
+        let app = at.ended.saturating_duration_since(at.begun);
         Self {
-            read: waited.saturating_duration_since(received),
-            queue: begun.saturating_duration_since(waited),
-            app: ended.saturating_duration_since(begun),
+            read: at.waited.saturating_duration_since(at.received),
+            queue: at.begun.saturating_duration_since(at.waited),
+            app,
+            head: at.headed.map_or(app, |headed| headed.saturating_duration_since(at.begun).min(app)),
+            worker,
+            logged_slow,
         }
     }
 }
@@ -300,6 +331,11 @@ impl Request {
         }
     }
 
+    /// When the first byte of its head was read.
+    pub fn received(&self) -> Instant {
+        self.received
+    }
+
     /// Its number among the requests of this process: the front of a request id.
     pub fn number(&self) -> u64 {
         self.number
@@ -432,6 +468,8 @@ pub struct ConnectionInfo {
     pub socket: Option<Arc<str>>,
     /// What the connection speaks.
     pub scheme: Scheme,
+    /// The process that connected over a Unix socket, where the listener wants to know it.
+    pub process: Option<u32>,
     /// The result of its TLS handshake; `None`: plaintext.
     pub tls: Option<Box<ServerHandshake>>,
     client_text: OnceLock<(String, String)>,
@@ -446,7 +484,7 @@ impl ConnectionInfo {
             LocalAddress::Unix(path) => (None, path),
         };
         let (client_text, local_text) = (OnceLock::new(), OnceLock::new());
-        Self { client, local, socket, scheme, tls: None, client_text, local_text }
+        Self { client, local, socket, scheme, process: None, tls: None, client_text, local_text }
     }
 
     /// The same, encrypted.

@@ -16,8 +16,8 @@ use keepwarm_http1::Limits;
 #[cfg(feature = "simulation")]
 use keepwarm_net::simulation::next_number;
 use keepwarm_net::{
-    Io, ListeningSocket, Scheme, Socket, WatchedSocket, accept, has_waiting, local_address, thread_index,
-    watch as watch_socket,
+    Io, ListeningSocket, Scheme, Socket, WatchedSocket, accept, has_waiting, local_address, peer_process,
+    thread_index, watch as watch_socket,
 };
 use keepwarm_telemetry::meters::ListenerMeter;
 use tokio::io::Interest;
@@ -346,7 +346,10 @@ fn begin(fd: Socket, client: Option<SocketAddr>, local: &LocalAddress, context: 
         // In a box: the runtime copies a task's future several times, and this is one of kilobytes. One of its own in plaintext: with TLS it is larger.
         match context.tls {
             None => {
-                let peer = ConnectionInfo::new(ends.client, ends.local, ends.scheme);
+                let mut peer = ConnectionInfo::new(ends.client, ends.local, ends.scheme);
+                if peer.client.is_none() && context.handler.names_processes() {
+                    peer.process = peer_process(&fd);
+                }
                 Box::pin(h1::serve(Io::new(fd).into(), peer, context)).await;
             }
             Some(_) => Box::pin(serve_client(Io::new(fd), ends, context)).await,

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keepwarm_telemetry::CallPhases;
+use keepwarm_telemetry::timelines::CallTimeline;
+use tokio::time::Instant;
+
 /// A call to an upstream, through all its attempts. Filled in by `egress`, read by counters and logs.
 #[derive(Debug, Clone, Default)]
 pub struct CallRecord {
@@ -55,6 +59,23 @@ pub struct CallTimes {
 }
 
 impl CallRecord {
+    /// The same as a part of the request that caused it. `start`: when it was received; `reason`: why its response is not what it might have been.
+    #[must_use]
+    pub fn timeline(&self, start: Instant, reason: Option<&'static str>) -> CallTimeline {
+        let CallTimes { queue, connect, first_byte, body } = self.times;
+        let failed = self.failures.last().map(|failed| failed.cause);
+        CallTimeline {
+            upstream: Arc::clone(&self.upstream),
+            endpoint: self.endpoint.clone(),
+            start: start.into_std(),
+            elapsed: queue + connect + first_byte + body,
+            phases: (self.attempts > 0).then_some(CallPhases { queue, connect, first_byte, body }),
+            status: self.responded,
+            failure: failed.or(reason.filter(|_| self.status == 0)),
+            attempts: self.attempts,
+        }
+    }
+
     /// The summary for a person: what failed, and how it ended. None when nothing failed.
     #[must_use]
     pub fn story(&self) -> Option<String> {

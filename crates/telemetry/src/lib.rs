@@ -19,6 +19,7 @@ pub mod spans;
 pub mod stack;
 pub mod stalls;
 mod terminal;
+pub mod timelines;
 mod timestamp;
 pub mod trace;
 pub mod upstreams;

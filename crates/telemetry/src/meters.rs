@@ -5,6 +5,7 @@ mod exemplars;
 mod handshakes;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -25,7 +26,14 @@ pub struct RouteMeter {
     pub route: Box<str>,
     threads: PerThread<RouteCells>,
     exemplars: Exemplars,
+    /// From this duration on a request is slow, in nanoseconds.
+    slow_ns: AtomicU64,
+    /// From this duration on a request takes longer than is usual, in nanoseconds.
+    unusual_ns: AtomicU64,
 }
+
+/// The duration from which on a request is slow, as long as nobody has set another ([`RouteMeter::set_slow`]).
+pub const SLOW: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 struct RouteCells {
@@ -86,6 +94,33 @@ impl RouteMeter {
             cells.app.observe(phases.app);
             cells.write.observe(phases.write);
         }
+    }
+
+    /// From which duration on its requests are slow.
+    #[inline]
+    pub fn slow(&self) -> Duration {
+        Duration::from_nanos(self.slow_ns.load(Ordering::Relaxed))
+    }
+
+    /// Sets it, from the next request on.
+    pub fn set_slow(&self, slow: Duration) {
+        self.slow_ns.store(u64::try_from(slow.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// From which duration on a request takes longer than is usual for its route, whatever is called slow ([`SLOW`] as long as nobody has set another).
+    pub fn unusual(&self) -> Duration {
+        Duration::from_nanos(self.unusual_ns.load(Ordering::Relaxed))
+    }
+
+    /// Sets it, from the next request on.
+    pub fn set_unusual(&self, unusual: Duration) {
+        self.unusual_ns.store(u64::try_from(unusual.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Whether a request that took so long may be slow.
+    #[inline]
+    pub fn is_slow(&self, elapsed: Duration) -> bool {
+        elapsed.as_nanos() >= self.slow_ns.load(Ordering::Relaxed).into()
     }
 
     /// Keeps the trace of a request that is sent to a collector, as the exemplar of its duration.
@@ -291,8 +326,14 @@ impl ListenerMeter {
 #[must_use]
 pub fn route(app: &str, route: &str) -> &'static RouteMeter {
     lock(&ROUTES).entry((app.into(), route.into())).or_insert_with(|| {
-        let (threads, exemplars) = (PerThread::new(), Exemplars::default());
-        Box::leak(Box::new(RouteMeter { app: app.into(), route: route.into(), threads, exemplars }))
+        Box::leak(Box::new(RouteMeter {
+            app: app.into(),
+            route: route.into(),
+            threads: PerThread::new(),
+            exemplars: Exemplars::default(),
+            slow_ns: AtomicU64::new(SLOW.as_nanos() as u64),
+            unusual_ns: AtomicU64::new(SLOW.as_nanos() as u64),
+        }))
     })
 }
 

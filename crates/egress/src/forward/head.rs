@@ -24,6 +24,8 @@ pub(crate) struct ForwardOptions<'m> {
     pub(crate) forwards_expectation: bool,
     /// Responses carry `Server-Timing`.
     pub(crate) says_timing: bool,
+    /// An app calls, perhaps for a request.
+    pub(crate) is_of_app: bool,
 }
 
 /// Where the value of `Host` comes from.

@@ -39,12 +39,13 @@ use keepwarm_policy::retry::Decision;
 use keepwarm_serve::{
     BodyError, CallRecord, CallTimes, ClientLoss, Exchange, max_forwards, respond_as_final_recipient,
 };
+use keepwarm_telemetry::timelines::note_call;
 use tokio::time::Instant;
 
 use self::body::Body;
 pub(crate) use self::head::{ForwardOptions, HostSource, VIA};
 use crate::gate::Permit;
-use crate::stats::{CallSpans, CompletedCall, ServerTiming, SpanEnd, Trace};
+use crate::stats::{CallSpans, CompletedCall, ServerTiming, SpanEnd, Trace, caller};
 use crate::{EndpointEntry, EndpointSet, Upstream, UpstreamSettings, refusals};
 
 /// Carries the call to `upstream`, and its response back.
@@ -239,7 +240,18 @@ impl<'a, 'c> Forward<'a, 'c> {
             spans.finish(&self.trace, &record, self.exchange.request(), (ended, elapsed), scheme);
         }
         refusal::tell_story(&record, self.exchange);
+        if self.options.is_of_app {
+            self.note_caller(&record);
+        }
         self.exchange.request_mut().notes.call = Some(record);
+    }
+
+    /// Leaves the call to the request that it is a part of.
+    fn note_caller(&self, record: &CallRecord) {
+        let request = self.exchange.request();
+        if let Some(caller) = caller(request, &self.trace, self.settings.tracer.is_some()) {
+            note_call(caller, record.timeline(request.received(), request.notes.reason));
+        }
     }
 
     /// An attempt begins.

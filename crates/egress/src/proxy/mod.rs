@@ -205,6 +205,10 @@ impl Frontend for Proxy {
         true
     }
 
+    fn names_processes(&self) -> bool {
+        true
+    }
+
     fn finished(&self, request: &Request, outcome: &Outcome) {
         self.inner.finished(request, outcome);
     }
@@ -224,6 +228,7 @@ fn options(host: HostSource<'_>, forwards_expectation: bool) -> ForwardOptions<'
         returns_redirects: false,
         forwards_expectation,
         says_timing: false,
+        is_of_app: true,
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use keepwarm_serve::{CallRecord, Request};
 use keepwarm_telemetry::spans::{AttemptSpan, CallSpan, SpanEndpoint, SpanRecord, Tracer, cut};
+use keepwarm_telemetry::timelines::Caller;
 use keepwarm_telemetry::trace::{TRACEPARENT_LEN, random};
 use keepwarm_telemetry::{RequestId, TraceContext};
 use tokio::time::Instant;
@@ -48,6 +49,12 @@ impl Trace {
     /// Whether a field of the call is not passed on.
     pub(crate) fn replaces(&self, lower_name: &[u8]) -> bool {
         lower_name == TRACEPARENT || (self.begun && lower_name == TRACESTATE)
+    }
+
+    /// The span that the call came from, if it names one.
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        let span = self.parent.filter(|_| !self.begun)?;
+        Some(Caller::Span { trace: self.context.trace_id(), span })
     }
 
     pub(crate) fn id(&self) -> [u8; 32] {

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::time::SystemTime;
 
 use keepwarm_policy::why::{RouteStep, Step};
+use keepwarm_telemetry::timelines::timelines;
 use keepwarm_telemetry::{meters::CLASSES, timestamp};
 use serde_json::{Map, Value, json};
 
 use super::recent::{Recent, RouteName};
+use super::requests;
 use crate::status::view::{RouteStatus, View, WorkerStatus};
 use crate::{status, why};
 
@@ -20,6 +22,7 @@ pub(crate) async fn publish(view: &View, recent: &Recent) {
     let status = view.look().await;
     let why = why::json(view, &status.certificates);
     let (window, routes, memory) = (recent.window(), recent.routes(), recent.memory_before());
+    let timelines = timelines();
     let made = tokio::task::spawn_blocking(move || {
         json!({
             "time": String::from_utf8_lossy(&timestamp(SystemTime::now())),
@@ -27,6 +30,7 @@ pub(crate) async fn publish(view: &View, recent: &Recent) {
             "why": why,
             "now": now(&routes, window),
             "routes": status.routes.iter().map(|one| route(one, &routes, window)).collect::<Vec<_>>(),
+            "recent": requests::recent(&timelines, SystemTime::now()),
             "memory": status.workers.iter().filter_map(|one| memory_change(one, &memory)).collect::<Vec<_>>(),
             "status": status::json::json(&status),
         })

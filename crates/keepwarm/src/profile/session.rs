@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use keepwarm_telemetry::meters;
 use keepwarm_workers::dispatch::{App, Profile, ProfileTotals, ProfiledWorker, too_old};
-use keepwarm_workers::supervisor::WorkerProcessHandle;
+use keepwarm_workers::supervisor::{Waits, WorkerProcessHandle};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::request::ProfileRequest;
-use super::waits::Waits;
 use crate::status::view::View;
 
 /// How often workers that have come are found: a new one misses a tenth of a second at most.

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use keepwarm_policy::why::{
-    AppHistory, Event, Finding, RouteStep, Series, Severity, Times, UpstreamHistory, Why,
+    AppCallSample, AppHistory, Event, Finding, RouteStep, Series, Severity, Times, UpstreamHistory, Why,
 };
 use keepwarm_telemetry::timestamp;
 use serde_json::{Map, Value, json};
@@ -64,7 +64,7 @@ fn about(why: &Why, subject: Option<&str>, certificates: Value) -> Value {
         "observed_seconds": why.now(),
         "findings": findings.iter().map(|found| finding(found, why.now())).collect::<Vec<_>>(),
         "apps": why.apps().iter().filter(|(name, _)| is_meant(name)).map(|(name, history)| app(name, history)).collect::<Vec<_>>(),
-        "upstreams": why.upstreams().iter().filter(|(name, _)| is_meant(name)).map(|(name, history)| upstream(name, history)).collect::<Vec<_>>(),
+        "upstreams": why.upstreams().iter().filter(|(name, _)| is_meant(name)).map(|(name, history)| upstream(why, name, history)).collect::<Vec<_>>(),
         "machine": {
             "cores": machine.cores,
             "busy": machine.share(machine.busy),
@@ -161,13 +161,22 @@ fn routes(history: &AppHistory) -> Vec<Value> {
     routes.into_iter().take(ROUTES).map(route).collect()
 }
 
-fn upstream(name: &str, history: &UpstreamHistory) -> Value {
+fn upstream(why: &Why, name: &str, history: &UpstreamHistory) -> Value {
+    let known = |known: AppCallSample| {
+        json!({
+            "name": &*known.app,
+            "calls": known.calls,
+            "call_seconds": known.us as f64 / 1e6,
+            "share": why.share_of(&known.app, known.us),
+        })
+    };
     let (recent, usual) = (history.series.recent(WINDOW), history.series.usual());
     json!({
         "name": name,
         "now": figures(&recent.calls, recent.failed, seconds(&history.series)),
         "usual": figures(&usual.calls, usual.failed, usual_seconds(&history.series)),
         "in_flight": history.series.recent(1).in_flight,
+        "apps": history.by_app().into_iter().map(known).collect::<Vec<_>>(),
     })
 }
 

@@ -8,13 +8,14 @@ use keepwarm_egress::Upstream;
 use keepwarm_net::restarted;
 use keepwarm_policy::BreakerState;
 use keepwarm_policy::why::{
-    AppSample, AppStep, HeldRoute, MachineStep, RouteSample, RouteStep, Sample, Times, UpstreamSample,
-    UpstreamStep, WorkerSample,
+    AppCallSample, AppSample, AppStep, HeldRoute, MachineStep, RouteSample, RouteStep, Sample, Times,
+    UpstreamSample, UpstreamStep, WorkerSample,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::{self, RouteTotals};
 use keepwarm_telemetry::per_thread::HistogramTotals;
 use keepwarm_telemetry::stalls::Stall;
+use keepwarm_telemetry::timelines::{self, AppCalls};
 use keepwarm_telemetry::upstreams::{self, EndpointTotals};
 use keepwarm_workers::dispatch::WorkerActivity;
 use keepwarm_workers::supervisor::{Snapshot, WorkerSnapshot};
@@ -68,6 +69,8 @@ struct Sampler {
     routes: HashMap<usize, RouteTotals>,
     endpoints: HashMap<usize, EndpointTotals>,
     stalls: HashMap<(String, &'static str), u64>,
+    /// By app and upstream.
+    app_calls: HashMap<(Arc<str>, Arc<str>), AppCalls>,
     lost: HashMap<Arc<str>, u64>,
     spill_full: u64,
     machine: MachineTotals,
@@ -108,6 +111,8 @@ impl Sampler {
             self.recent.handle_second(counted, sample.apps.iter().flat_map(|app| &app.workers));
             view.diagnosis.lock().handle_sample(&sample);
         }
+        live::set_slow(&meters::routes(), &view.links, &view.diagnosis.lock());
+        timelines::forget_old_calls();
         live::publish(view, &self.recent).await;
     }
 
@@ -166,7 +171,29 @@ impl Sampler {
             let failed = difference(&totals.classes, &before.classes, FAILED);
             step.failed = step.failed.saturating_add(narrow(failed));
         }
-        served.upstreams.iter().map(|upstream| self.upstream(upstream, &steps, stalls)).collect()
+        let mut by_app = self.app_calls();
+        let sample = |upstream: &Arc<Upstream>| {
+            let sample = self.upstream(upstream, &steps, stalls);
+            let by_app = by_app.remove(&sample.name).unwrap_or_default();
+            UpstreamSample { by_app, ..sample }
+        };
+        served.upstreams.iter().map(sample).collect()
+    }
+
+    /// By upstream: the calls of requests that have ended since the second before.
+    fn app_calls(&mut self) -> HashMap<Arc<str>, Vec<AppCallSample>> {
+        let mut new: HashMap<Arc<str>, Vec<AppCallSample>> = HashMap::new();
+        for (names, totals) in timelines::app_calls() {
+            let before = self.app_calls.insert(names.clone(), totals).unwrap_or_default();
+            let (app, upstream) = names;
+            let calls = totals.count.saturating_sub(before.count);
+            if calls > 0 {
+                let us = totals.time.saturating_sub(before.time).as_micros();
+                let us = u64::try_from(us).unwrap_or(u64::MAX);
+                new.entry(upstream).or_default().push(AppCallSample { app, calls, us });
+            }
+        }
+        new
     }
 
     fn upstream(
@@ -195,6 +222,7 @@ impl Sampler {
             available: narrow(available as u64),
             open: status.breaker == BreakerState::Open,
             name: status.name,
+            by_app: Vec::new(),
         }
     }
 

@@ -521,6 +521,11 @@ pub fn has_waiting(listener: &Socket) -> bool {
     })
 }
 
+/// Processes of the simulation have no sockets of their own.
+pub fn peer_process(_socket: &Socket) -> Option<u32> {
+    None
+}
+
 /// Accepts one connection.
 pub fn accept(listener: &Socket) -> io::Result<(Socket, Option<SocketAddr>)> {
     turn();

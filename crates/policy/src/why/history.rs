@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::memory::WorkerMemory;
+use super::rules::WINDOW;
 use super::sample::{
-    AppSample, AppStep, HeldRoute, MachineStep, Processors, RouteSample, RouteStep, UpstreamSample,
-    UpstreamStep,
+    AppCallSample, AppSample, AppStep, HeldRoute, MachineStep, Processors, RouteSample, RouteStep,
+    UpstreamSample, UpstreamStep,
 };
 use super::series::{Series, push};
 
@@ -71,6 +72,8 @@ pub struct UpstreamHistory {
     pub(super) open: Option<u64>,
     pub(super) endpoints: u32,
     pub(super) available: u32,
+    /// The last 10 s: whose calls they were, as far as that is known.
+    pub(super) by_app: VecDeque<Vec<AppCallSample>>,
 }
 
 /// The machine's.
@@ -170,9 +173,27 @@ impl AppHistory {
 }
 
 impl UpstreamHistory {
+    /// The calls of the last 10 s that are known to be of requests of an app, by app; the app with the most of their time first.
+    #[must_use]
+    pub fn by_app(&self) -> Vec<AppCallSample> {
+        let mut sums: Vec<AppCallSample> = Vec::new();
+        for sample in self.by_app.iter().flatten() {
+            match sums.iter_mut().find(|sum| sum.app == sample.app) {
+                Some(sum) => {
+                    sum.calls = sum.calls.saturating_add(sample.calls);
+                    sum.us = sum.us.saturating_add(sample.us);
+                }
+                None => sums.push(sample.clone()),
+            }
+        }
+        sums.sort_by_key(|sum| std::cmp::Reverse(sum.us));
+        sums
+    }
+
     pub(super) fn handle_sample(&mut self, sample: &UpstreamSample, now: u64, events: &mut Vec<Event>) {
         let is_first = self.series.age() == 0;
         self.series.push(sample.step);
+        push(&mut self.by_app, sample.by_app.clone(), WINDOW);
         let mut tell = |text: String| events.push(Event { at: now, subject: Arc::clone(&sample.name), text });
         if !is_first && sample.endpoints != self.endpoints {
             tell(format!("{} → {} endpoints", self.endpoints, sample.endpoints));

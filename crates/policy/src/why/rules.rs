@@ -7,6 +7,7 @@ mod upstream;
 
 use std::time::Duration;
 
+pub(super) use self::upstream::share_of;
 use super::history::AppHistory;
 use super::{Finding, Why};
 

@@ -99,6 +99,19 @@ pub struct UpstreamSample {
     pub available: u32,
     /// Its breaker refuses calls.
     pub open: bool,
+    /// Of the requests that ended in this second, the calls that are known to be theirs, by app.
+    pub by_app: Vec<AppCallSample>,
+}
+
+/// Calls of an app to an upstream in one second.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppCallSample {
+    /// The app.
+    pub app: Arc<str>,
+    /// How many.
+    pub calls: u64,
+    /// The sum of their durations, in microseconds.
+    pub us: u64,
 }
 
 /// Counts of an app in a step: 136 bytes, so 130 KB for a whole history.

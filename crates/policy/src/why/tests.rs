@@ -59,7 +59,7 @@ fn worker(number: u32, generation: u64, mib: u64) -> WorkerSample {
 
 pub(super) fn upstream(count: u32, each: Duration) -> UpstreamSample {
     let step = UpstreamStep { calls: times(count, each), in_flight: 1, ..UpstreamStep::default() };
-    UpstreamSample { name: "search".into(), step, endpoints: 2, available: 2, open: false }
+    UpstreamSample { name: "search".into(), step, endpoints: 2, available: 2, ..UpstreamSample::default() }
 }
 
 /// A healthy server of 5 minutes.
@@ -266,6 +266,34 @@ fn a_slow_upstream_is_named_and_not_the_queue_that_it_causes() {
         "{}",
         finding.evidence
     );
+}
+
+/// With several apps an upstream has the share of each whose calls are known, and no other.
+#[test]
+fn the_share_of_an_upstream_is_given_for_apps_whose_calls_are_known() {
+    let known = |app: &str, calls, each: Duration| AppCallSample {
+        app: app.into(),
+        calls,
+        us: calls * each.as_micros() as u64,
+    };
+    for (by_app, expected) in [
+        (vec![], "usually 4 ms"),
+        (
+            vec![known("shop", 30, MS(200)), known("blog", 1, MS(10))],
+            "usually 4 ms; share of the time of app \"shop\" at least 60 %",
+        ),
+        (vec![known("gone", 30, MS(200))], "usually 4 ms"),
+    ] {
+        let mut why = after_a_history();
+        feed(&mut why, 30, |sample, _| {
+            let blog = AppSample { name: "blog".into(), ..app(50, MS(20)) };
+            sample.apps = vec![app(50, MS(200)), blog];
+            sample.upstreams[0] = UpstreamSample { by_app: by_app.clone(), ..upstream(50, MS(200)) };
+        });
+        let finding =
+            why.findings().iter().find(|finding| finding.rule.id == "upstream_slow").expect("it is slow");
+        assert!(finding.evidence.ends_with(expected), "{}", finding.evidence);
+    }
 }
 
 #[test]

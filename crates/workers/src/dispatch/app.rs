@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -92,6 +92,8 @@ pub struct App {
     pub(super) said_open: AtomicBool,
     /// Requests whose worker may be waiting for a client's body.
     expecting: AtomicUsize,
+    /// Requests that are sampled because they take longer than is usual.
+    pub(super) sampled: AtomicU32,
     warned_hop_by_hop: AtomicBool,
     /// Its files have changed, and what they are now does not start: [`App::unstarted`] has what was printed.
     is_unstarted: AtomicBool,
@@ -146,6 +148,7 @@ impl App {
             hijacks: AtomicBool::new(false),
             said_open: AtomicBool::new(false),
             expecting: AtomicUsize::new(0),
+            sampled: AtomicU32::new(0),
             warned_hop_by_hop: AtomicBool::new(false),
             is_unstarted: AtomicBool::new(false),
             unstarted: Mutex::new("".into()),
@@ -210,6 +213,11 @@ impl App {
     /// How requests are treated.
     pub(super) fn policy(&self) -> Guard<Arc<AppPolicy>> {
         self.policy.load()
+    }
+
+    /// From which duration on the log has its requests as slow; `None`: never.
+    pub fn slow_log(&self) -> Option<Duration> {
+        self.policy().slow_log
     }
 
     pub(super) fn set_policy(&self, policy: AppPolicy) {

@@ -34,6 +34,7 @@ use super::activity::RequestSummary;
 use super::app::{App, ExpectationPermit};
 use super::call::{Call, CallState, Item};
 use super::kind::RequestKind;
+use super::profile::Sampling;
 use super::quarantine::QuarantineProbe;
 use super::queue::QueuedRequest;
 use super::refusals::{self, respond_not_submitted};
@@ -97,6 +98,8 @@ pub(super) struct Conversation<'a, 'c> {
     since: Instant,
     /// That it is slow is in the log.
     slow_said: bool,
+    /// It takes longer than is usual.
+    sampling: Option<Sampling>,
     response: ResponseBuffer,
     /// The client has not sent what the application may be waiting for.
     starved: bool,
@@ -104,6 +107,8 @@ pub(super) struct Conversation<'a, 'c> {
     complete: bool,
     /// When it had.
     ended: Option<Instant>,
+    /// When its response began, of one that did not come at once.
+    headed: Option<Instant>,
     /// The worker knows that the client has closed its writing side.
     half_close_said: bool,
     /// Nothing is left to tell a worker.
@@ -134,9 +139,11 @@ impl<'a, 'c> Conversation<'a, 'c> {
             given: 0,
             since: now(),
             slow_said: false,
+            sampling: None,
             starved: false,
             complete: false,
             ended: None,
+            headed: None,
             half_close_said: false,
             over: false,
             websocket: false,
@@ -181,6 +188,8 @@ impl<'a, 'c> Conversation<'a, 'c> {
         self.since = Instant::now();
         self.given = self.given.saturating_add(1);
         self.half_close_said = false;
+        // Of the worker that had it before.
+        self.sampling = None;
         let job = QueuedRequest {
             call: Arc::clone(&self.call),
             kind: RequestKind::Wire(frame),
@@ -202,7 +211,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
                 };
                 self.exchange.deadlines().set_after(WaitKind::Response, wait);
                 if let Some(slow) = policy.slow_log.filter(|_| !self.slow_said) {
-                    self.exchange.deadlines().set_after(WaitKind::Slow, slow);
+                    self.exchange.deadlines().set_after(WaitKind::Slow, slow.min(self.unusual()));
                 }
                 true
             }
@@ -323,7 +332,8 @@ impl Drop for Conversation<'_, '_> {
     /// However it ended: nobody reads from the call any more, and its remaining items are released.
     fn drop(&mut self) {
         self.stop_waiting();
-        let times = self.times();
+        let given = self.call.last_given();
+        let times = self.times(given.as_ref().map(|(link, _)| &**link));
         let request = self.exchange.request_mut();
         request.notes.times = Some(times);
         if request.notes.continued {
@@ -331,7 +341,7 @@ impl Drop for Conversation<'_, '_> {
             request.notes.stalls.insert(Stall::ExpectationIgnored);
         }
         self.exchange.deadlines().set(WaitKind::Slow, None);
-        let given = self.call.last_given();
+        self.finish_samples();
         let noop = Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(item) = self.call.poll_item(&noop) {
             if let (Item::Hijacked(_), Some((link, stream))) = (&item, &given) {

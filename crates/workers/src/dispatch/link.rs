@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
 use keepwarm_net::Remote;
+use keepwarm_telemetry::timelines::TimelineWorker;
 use keepwarm_wire::session::{Session, SessionConfig};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
@@ -23,7 +24,7 @@ use super::activity::WorkerActivity;
 use super::app::App;
 use super::call::Call;
 use super::kind::LinkKind;
-use super::profile::{Adapter, LinkProfile};
+use super::profile::{Adapter, LinkProfile, RequestSamples};
 use crate::supervisor::{LinkEvent, Requests, WorkerKey};
 pub(super) use death::{KillCause, OrphanedRequests};
 pub(super) use stream::BodyKind;
@@ -48,6 +49,8 @@ pub(super) struct Link {
     listened: Arc<AtomicBool>,
     /// It may pass sockets on which its application responds by itself.
     hijacks: AtomicBool,
+    /// It has one request at a time.
+    is_in_order: AtomicBool,
     /// From its HELLO.
     adapter: OnceLock<Adapter>,
     /// It gets no more requests, or never any. Changed and looked at while the app's state is locked.
@@ -90,6 +93,8 @@ pub(super) struct LinkInner {
     process_usage: ProcessUsage,
     /// Its app is being profiled.
     pub(super) profile: Option<Box<LinkProfile>>,
+    /// Its requests that take longer than is usual, by their streams.
+    pub(super) sampled: BTreeMap<u32, RequestSamples>,
 }
 
 /// Work that a worker continues after the end of its response.
@@ -127,6 +132,7 @@ impl Link {
             said_goodbye: false,
             process_usage: ProcessUsage::new(key.pid),
             profile: None,
+            sampled: BTreeMap::new(),
         };
         Self {
             key,
@@ -136,6 +142,7 @@ impl Link {
             events,
             requests: Requests::default(),
             hijacks: AtomicBool::new(false),
+            is_in_order: AtomicBool::new(false),
             adapter: OnceLock::new(),
             retired: AtomicBool::new(false),
             listened: Arc::default(),
@@ -146,6 +153,20 @@ impl Link {
     /// The data-plane thread that reads from this worker.
     pub(super) fn thread(&self) -> usize {
         self.remote.index
+    }
+
+    /// Sets how many requests it has at once, from its HELLO or its app's policy.
+    pub(super) fn set_in_order(&self, is_in_order: bool) {
+        self.is_in_order.store(is_in_order, Ordering::Relaxed);
+    }
+
+    /// As the record of a request names it.
+    pub(super) fn timeline_worker(&self) -> TimelineWorker {
+        TimelineWorker {
+            number: self.key.number,
+            pid: self.key.pid,
+            is_in_order: self.is_in_order.load(Ordering::Relaxed),
+        }
     }
 
     /// What its HELLO says about its adapter.

@@ -2,6 +2,8 @@
 //!
 //! [`App::begin_profile`] makes every worker's link keep what comes, until the [`Profile`] is dropped. Without one, SAMPLES are read and forgotten.
 
+mod single;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,6 +17,7 @@ use super::app::App;
 use super::kind::LinkKind;
 use super::link::Link;
 use crate::supervisor::WorkerKey;
+pub(super) use single::{RequestSamples, Sampling};
 
 /// Distinct stacks of a profile; samples of more are counted and dropped. With stacks of 4 KiB, 200 MiB at most; usual are a few thousand of 1 KiB.
 const STACKS: usize = 50_000;
@@ -209,13 +212,17 @@ impl std::fmt::Display for Root {
     }
 }
 
-/// A stack below its root: one line, whatever the worker has sent.
+/// A stack below its root.
 fn full_name(root: &Root, stack: &[u8]) -> String {
-    let stack = stack.get(..LONGEST).unwrap_or(stack);
     let mut name = root.to_string().replace(';', ",");
     name.push(';');
-    name.extend(String::from_utf8_lossy(stack).chars().map(|c| if c.is_control() { ' ' } else { c }));
-    name
+    name + &one_line(stack)
+}
+
+/// A stack as one line, whatever the worker has sent.
+fn one_line(stack: &[u8]) -> String {
+    let stack = stack.get(..LONGEST).unwrap_or(stack);
+    String::from_utf8_lossy(stack).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// What a link keeps while there is a profile.
@@ -246,13 +253,21 @@ impl LinkProfile {
 }
 
 impl Link {
+    /// Whether its adapter takes part in profiles.
+    fn profiles(&self) -> bool {
+        self.adapter().is_some_and(|adapter| adapter.profiles)
+    }
+
     fn set_profile(&self, samples: Option<&Arc<ProfileSamples>>) {
         self.lock().profile = samples.map(|samples| Box::new(LinkProfile::new(samples)));
     }
 
     /// The worker has sent where it was.
     pub(super) fn handle_samples(&self, samples: &Samples<'_>) {
-        let inner = self.lock();
+        let mut inner = self.lock();
+        if let Some(of_request) = inner.sampled.get_mut(&samples.request) {
+            of_request.add(samples);
+        }
         let Some(profile) = &inner.profile else { return };
         let root = match samples.request {
             0 => Root::NoRequest,
@@ -293,6 +308,10 @@ impl Adapter {
     pub(super) fn of_hello(name: &str, capabilities: Capabilities) -> Self {
         let Capabilities { profile, late_signals, .. } = capabilities;
         Self { name: name.into(), profiles: profile, late_signals }
+    }
+
+    pub(super) fn handles_signals_late(&self) -> bool {
+        self.late_signals
     }
 }
 

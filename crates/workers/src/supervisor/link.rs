@@ -84,6 +84,16 @@ pub trait WorkerLink: Send + Sync {
         false
     }
 
+    /// Whether a request of it is sampled: it gets signals meanwhile ([`LinkEvent::Sampled`]).
+    fn is_sampled(&self) -> bool {
+        false
+    }
+
+    /// Whether it handles signals after the call that they interrupt.
+    fn handles_signals_late(&self) -> bool {
+        false
+    }
+
     /// The count of its requests. The link counts there, and reports [`LinkEvent::RequestsReached`] when [`Requests::count`] returns `true`.
     fn requests(&self) -> &Requests;
 }
@@ -177,6 +187,11 @@ pub enum LinkEvent {
         /// Who.
         worker: WorkerKey,
     },
+    /// A request takes longer than is usual: the worker gets signals of a profile until [`WorkerLink::is_sampled`] says that it is over.
+    Sampled {
+        /// Who.
+        worker: WorkerKey,
+    },
     /// The worker asked for no more requests: it is retired once a replacement is ready.
     WantsDrain {
         /// Who.
@@ -200,6 +215,7 @@ impl LinkEvent {
             | Self::Stuck { worker, .. }
             | Self::Drained { worker }
             | Self::Slow { worker }
+            | Self::Sampled { worker }
             | Self::WantsDrain { worker }
             | Self::RequestsReached { worker } => worker,
         }

@@ -70,7 +70,7 @@ pub use processes::{
     Dependency, Execution, ProcessEnd, ProcessFault, ProcessSetSnapshot, ProcessSnapshot, ProcessSpec,
     ProcessState, ReadyCheck, ReplaceReason, RestartPolicy, RunSchedule, TaskFailure, TaskSpec,
 };
-pub use profile::WorkerProcessHandle;
+pub use profile::{Waits, WorkerProcessHandle};
 pub use settings::{Credentials, Limit, ProcessSettings};
 pub(crate) use signals::is_killed;
 pub use snapshot::{AppSnapshot, FailedApp, LastDeath, Memory, Snapshot, WorkerSnapshot, WorkerState};

@@ -117,6 +117,12 @@ struct ProcessHandle {
     link: Option<Arc<dyn WorkerLink>>,
 }
 
+impl ProcessHandle {
+    fn for_signals(&self) -> WorkerProcessHandle {
+        WorkerProcessHandle { pid: self.source.pid, process: self.pid, pidfd: Arc::clone(&self.pidfd) }
+    }
+}
+
 /// What is needed to wait for the end of a process.
 struct ReapTarget {
     pid: Pid,
@@ -238,6 +244,7 @@ impl RunningGeneration {
             LinkEvent::Stuck { reason, .. } => self.machine.handle_stuck(id, Death::Timeout, reason, now),
             LinkEvent::Drained { .. } => self.machine.handle_drained(id, now),
             LinkEvent::Slow { .. } => drop(self.ask_for_stack(id)),
+            LinkEvent::Sampled { .. } => self.sample(id),
             LinkEvent::WantsDrain { .. } => {
                 self.set_spares(id, true);
                 self.machine.handle_wants_drain(id, now);
@@ -405,12 +412,16 @@ impl RunningGeneration {
 
     /// The processes of its workers.
     pub(super) fn worker_processes(&self) -> impl Iterator<Item = WorkerProcessHandle> {
-        let spawned = self.processes.values().filter_map(|process| process.spawned.as_ref());
-        spawned.map(|handle| WorkerProcessHandle {
-            pid: handle.source.pid,
-            process: handle.pid,
-            pidfd: Arc::clone(&handle.pidfd),
-        })
+        self.processes.values().filter_map(|process| process.spawned.as_ref()).map(ProcessHandle::for_signals)
+    }
+
+    /// Signals a worker as long as one of its requests is sampled.
+    fn sample(&self, id: WorkerId) {
+        if let Some(handle) = self.handle(id)
+            && let Some(link) = &handle.link
+        {
+            tokio::spawn(handle.for_signals().sample(Arc::clone(link)));
+        }
     }
 
     /// The worker with this process id.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{WINDOW, percent, time};
 use crate::why::catalog::{UPSTREAM_FAILING, UPSTREAM_SLOW};
 use crate::why::history::UpstreamHistory;
-use crate::why::{Finding, Subject, Why};
+use crate::why::{AppCallSample, Finding, Subject, Why};
 
 const CALLS_MIN: u64 = 5;
 /// Calls of the hour before, from which a mean is usual.
@@ -61,14 +61,17 @@ fn slow(why: &Why, name: &Arc<str>, history: &UpstreamHistory) -> Option<Finding
     ];
     if recent.calls.count() >= CALLS_MIN && now >= limit {
         let usually = if knows { format!(", usually {}", time(before)) } else { String::new() };
-        let share = share_of_app(why, recent.calls.sum_us);
-        let evidence = match share {
+        let evidence = match share_of_only_app(why, recent.calls.sum_us) {
             Some(share) => format!(
                 "{} of the time is spent in calls to upstream \"{name}\": {} each{usually}",
                 percent(share),
                 time(now)
             ),
-            None => format!("calls to upstream \"{name}\" take {}{usually}", time(now)),
+            None => format!(
+                "calls to upstream \"{name}\" take {}{usually}{}",
+                time(now),
+                known_shares(why, history)
+            ),
         };
         return Some(Finding::new(&UPSTREAM_SLOW, Subject::upstream(name), evidence, &figures));
     }
@@ -84,11 +87,33 @@ fn slow(why: &Why, name: &Arc<str>, history: &UpstreamHistory) -> Option<Finding
     })
 }
 
-/// The share of calls in the time of the app, where there is one app only: with several, whose calls they are is not known. Calls at once may take longer
-/// than the requests that made them.
-fn share_of_app(why: &Why, calls_us: u64) -> Option<f64> {
-    let mut apps = why.apps.values();
+/// The share of calls in the time of the app, where there is one app only: then all calls are its. Calls at once may take longer than the requests that made them.
+fn share_of_only_app(why: &Why, calls_us: u64) -> Option<f64> {
+    let mut apps = why.apps.keys();
     let (only, None) = (apps.next()?, apps.next()) else { return None };
-    let phases = only.series.recent(WINDOW).phases_us();
+    share_of(why, only, calls_us)
+}
+
+/// The share of time that calls take of the time of an app, in the last 10 s.
+pub(in crate::why) fn share_of(why: &Why, app: &str, calls_us: u64) -> Option<f64> {
+    let phases = why.apps.get(app)?.series.recent(WINDOW).phases_us();
     (phases > 0).then(|| (calls_us as f64 / phases as f64).min(1.0))
+}
+
+/// Apps that are named with their share.
+const NAMED: usize = 3;
+/// A smaller share is not what makes an app slow.
+const SHARE_MIN: f64 = 0.05;
+
+/// `; of the time of app "shop" at least 68 %`: of calls that are known to be of a request. Others may be as well.
+fn known_shares(why: &Why, history: &UpstreamHistory) -> String {
+    let share = |known: AppCallSample| {
+        let share = share_of(why, &known.app, known.us).filter(|share| *share >= SHARE_MIN)?;
+        Some(format!("of app \"{}\" at least {}", known.app, percent(share)))
+    };
+    let shares: Vec<String> = history.by_app().into_iter().filter_map(share).take(NAMED).collect();
+    match shares.is_empty() {
+        true => String::new(),
+        false => format!("; share of the time {}", shares.join(", ")),
+    }
 }

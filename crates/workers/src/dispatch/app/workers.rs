@@ -37,6 +37,7 @@ impl App {
     fn enter(&self, state: &mut AppState, worker: PendingWorker) {
         let PendingWorker { link, capabilities } = worker;
         let WorkerCapacity { streams, ahead } = capabilities.slots;
+        link.set_in_order(streams == 1);
         *self.description.lock().unwrap_or_else(PoisonError::into_inner) = Some(capabilities.description);
         self.streams.store(streams, Ordering::Relaxed);
         let Capabilities {

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_net::WaitKind;
-use keepwarm_serve::RequestTimes;
+use keepwarm_serve::{RequestInstants, RequestTimes};
+use keepwarm_telemetry::meters::{RouteMeter, SLOW};
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
 use super::super::link::Link;
+use super::super::profile::Sampling;
 use super::super::refusals;
 use super::{Conversation, EXPECTED_BODY};
 
@@ -52,11 +54,17 @@ impl Conversation<'_, '_> {
         self.ended.get_or_insert_with(Instant::now);
     }
 
-    /// Where the time went, for those who count it.
-    pub(super) fn times(&self) -> RequestTimes {
+    /// Where the time went, for those who count it. `worker`: the last that had it.
+    pub(super) fn times(&self, worker: Option<&Link>) -> RequestTimes {
         let ended = self.ended.unwrap_or_else(Instant::now);
-        let begun = self.call.in_work_since().unwrap_or(ended);
-        RequestTimes::between(self.exchange.received(), self.since, begun, ended)
+        let at = RequestInstants {
+            received: self.exchange.received(),
+            waited: self.since,
+            begun: self.call.in_work_since().unwrap_or(ended),
+            headed: self.headed,
+            ended,
+        };
+        RequestTimes::between(at, worker.map(Link::timeline_worker), self.slow_said)
     }
 
     /// It has taken longer than `slow_log` allows, or might have: says so once, and has the worker show where it stands.
@@ -66,10 +74,18 @@ impl Conversation<'_, '_> {
         let Some(limit) = self.app.policy().slow_log.filter(|_| !self.complete && !self.slow_said) else {
             return;
         };
-        let Some(((link, _), begun)) = self.call.given().zip(self.call.in_work_since()) else {
-            return deadlines.set_after(WaitKind::Slow, limit);
+        let unusual = self.unusual();
+        let Some(((link, stream), begun)) = self.call.given().zip(self.call.in_work_since()) else {
+            return deadlines.set_after(WaitKind::Slow, limit.min(unusual));
         };
-        if let Some(end) = begun.checked_add(limit).filter(|end| *end > Instant::now()) {
+        let later = |after| begun.checked_add(after).filter(|end| *end > Instant::now());
+        if self.sampling.is_none() && deadlines.is_set(WaitKind::Response) {
+            if let Some(end) = later(limit.min(unusual)) {
+                return deadlines.set(WaitKind::Slow, Some(end));
+            }
+            self.sampling = Sampling::begin(self.app, &link, stream);
+        }
+        if let Some(end) = later(limit) {
             return deadlines.set(WaitKind::Slow, Some(end));
         }
         if !deadlines.is_set(WaitKind::Response) {
@@ -85,6 +101,17 @@ impl Conversation<'_, '_> {
             "slow request; its worker prints its stack"
         );
         link.show_stack();
+    }
+
+    /// From when on it takes longer than is usual for its route.
+    pub(super) fn unusual(&self) -> Duration {
+        self.exchange.request().notes.meter.map_or(SLOW, RouteMeter::unusual)
+    }
+
+    /// It is over. What was sampled of it is said if it was slow.
+    pub(super) fn finish_samples(&mut self) {
+        let Some(sampling) = self.sampling.take().filter(|_| self.slow_said) else { return };
+        keepwarm_net::spawn_local(sampling.finish(self.call.summary.clone()));
     }
 
     /// Says what a request that was slow has cost its worker.

@@ -3,6 +3,7 @@
 use keepwarm_net::Socket;
 use keepwarm_serve::Exchange;
 use keepwarm_wire::frame::{OwnedStrings, ResetCode};
+use tokio::time::Instant;
 
 use super::super::call::Item;
 use super::super::refusals;
@@ -89,8 +90,9 @@ impl Conversation<'_, '_> {
 
     fn handle_response(&mut self, status: u16, end: bool, close: bool, fields: &OwnedStrings) {
         let (fields, body) = (fields.strings(), fields.rest());
-        if end {
-            self.responded_to_end();
+        match end {
+            true => self.responded_to_end(),
+            false => self.headed = Some(Instant::now()),
         }
         self.application_works();
         if status == 101 {

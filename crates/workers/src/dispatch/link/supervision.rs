@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::Link;
 use crate::dispatch::call::{Call, Item};
 use crate::dispatch::kind::LinkKind;
+use crate::dispatch::profile::Adapter;
 use crate::supervisor::{KillReason, LinkEvent, Requests, WorkerLink};
 
 impl WorkerLink for Link {
@@ -36,6 +37,15 @@ impl WorkerLink for Link {
 
     fn is_credit_withheld(&self) -> bool {
         self.lock().session.is_credit_withheld()
+    }
+
+    fn is_sampled(&self) -> bool {
+        let inner = self.lock();
+        !inner.sampled.is_empty() && !inner.dead
+    }
+
+    fn handles_signals_late(&self) -> bool {
+        self.adapter().is_some_and(Adapter::handles_signals_late)
     }
 
     fn requests(&self) -> &Requests {

@@ -41,6 +41,7 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
             // It waits for its client.
             return deadlines.set_after(WaitKind::Slow, limit);
         }
+        self.relay.logged_slow = true;
         let process = self.child().map(|child| child.pid);
         if let Some(slot) = &self.slot {
             let key = &slot.link.key;

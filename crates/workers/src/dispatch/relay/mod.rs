@@ -42,8 +42,8 @@ use keepwarm_net::{
 };
 use keepwarm_policy::ExpectSupport;
 use keepwarm_serve::{
-    BodyError, Exchange, ProxyVersion, RequestTimes, ResponseBuffer, is_read_first, read_first,
-    respond_with_body_error,
+    BodyError, Exchange, ProxyVersion, RequestInstants, RequestTimes, ResponseBuffer, is_read_first,
+    read_first, respond_with_body_error,
 };
 use tokio::time::Instant;
 
@@ -236,6 +236,10 @@ pub(super) struct Relay<'a, 'c, C: Dialect> {
     since: Instant,
     /// When the server had said all of its response.
     ended: Option<Instant>,
+    /// When it had said its head.
+    headed: Option<Instant>,
+    /// The log has it as a slow request.
+    logged_slow: bool,
     destination: C::Destination,
 }
 
@@ -257,6 +261,8 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             failed_at: None,
             since: Instant::now(),
             ended: None,
+            headed: None,
+            logged_slow: false,
             destination,
         }
     }
@@ -370,8 +376,15 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     /// Where the time went, for those who count it.
     fn times(&self) -> RequestTimes {
         let ended = self.ended.unwrap_or_else(Instant::now);
-        let begun = self.call.in_work_since().unwrap_or(ended);
-        RequestTimes::between(self.exchange.received(), self.since, begun, ended)
+        let at = RequestInstants {
+            received: self.exchange.received(),
+            waited: self.since,
+            begun: self.call.in_work_since().unwrap_or(ended),
+            headed: self.headed,
+            ended,
+        };
+        let worker = self.call.last_given().map(|(link, _)| link.timeline_worker());
+        RequestTimes::between(at, worker, self.logged_slow)
     }
 
     /// The id of the request, for a log record.

@@ -8,14 +8,15 @@ use std::fs;
 
 /// The waits of one worker.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
+pub struct Waits {
     /// How often it had been given a processor when it got its last signal in a wait.
     signalled: Option<u64>,
 }
 
 impl Waits {
     /// Whether it may get a signal now, which it then does. Where the system does not tell what it does, it may not.
-    pub(super) fn takes_signal(&mut self, pid: u32) -> bool {
+    #[must_use]
+    pub fn takes_signal(&mut self, pid: u32) -> bool {
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         self.decide(&read("stat"), || read("schedstat"), || read("wchan"))
     }
