@@ -78,8 +78,8 @@ impl History {
         self.points.back()
     }
 
-    /// The highest value of each part of the five minutes, in so many parts, the newest last; NaN: none was measured. A part begins at a multiple of its
-    /// length, so that a value stays in its part while time goes on.
+    /// The highest value of each part of the five minutes, divided into `parts`, the newest last; NaN: none was measured. A part begins at a multiple
+    /// of its length, so that a value stays in its part from one second to the next.
     pub(super) fn highest(&self, parts: usize, value: fn(&Point) -> f64) -> Vec<f64> {
         let mut highest = vec![f64::NAN; parts];
         let (Some(newest), true) = (self.newest(), parts > 0) else { return highest };
