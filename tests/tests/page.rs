@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 const BOUND: Duration = Duration::from_secs(240);
 const TOKEN: &str = "0123456789abcdef-secret";
 const LOCAL: &str = "bind = [\"127.0.0.1:0\", \"unix:@DIR@/admin.sock\"]";
-const TITLES: [&str; 7] = ["Apps", "Workers", "Requests", "Routes", "Upstreams", "Listeners", "Certificates"];
+const TITLES: [&str; 8] =
+    ["Apps", "Workers", "Requests", "Slow and failed", "Routes", "Upstreams", "Listeners", "Certificates"];
 
 fn start(admin: &str) -> Server {
     start_with(admin, "")
@@ -244,6 +245,45 @@ fn an_incident_is_named_with_the_requests_that_hold_the_workers() {
     );
 }
 
+/// A line for each part of a request and for each call, which a screen reader reads as the bars show it.
+#[test]
+fn slow_and_failed_requests_are_shown_with_where_their_time_went() {
+    let upstream = "[upstream.nobody]\nurl = \"http://127.0.0.1:1\"\n";
+    let server = start_with(
+        &format!("{LOCAL}\n{upstream}"),
+        "[[listen.main.route]]\npath = \"/nobody/*\"\nupstream = \"nobody\"\n",
+    );
+    for (path, status) in [("/nobody/a?token=secret", 502), ("/raise", 500)] {
+        assert_eq!(server.client().ask(get(path)).status, status);
+    }
+    let seen = visit(&server, "recent", &["2"]);
+    assert_quiet(&seen);
+    let cells = |row: usize| seen["rows"][row].as_array().expect("a row").clone();
+    assert_eq!(cells(0)[..2], [json!("GET /raise"), json!("failed")], "the newest first: {seen:#}");
+    assert_eq!(cells(1)[..2], [json!("GET /nobody/a"), json!("failed")], "{seen:#}");
+    assert_eq!((&cells(0)[3], &cells(1)[3]), (&json!("500"), &json!("502")), "{seen:#}");
+    assert!(!seen.to_string().contains("secret"), "{seen:#}");
+    let [app, upstream] = &seen["dialogs"].as_array().expect("dialogs")[..] else { panic!("two: {seen:#}") };
+    assert_eq!((&app["isOpen"], &app["focus"]), (&json!(true), &json!("GET /raise")), "{seen:#}");
+    let names = |dialog: &Value| -> Vec<Value> {
+        dialog["lines"].as_array().expect("lines").iter().map(|line| line[0].clone()).collect()
+    };
+    assert_eq!(names(app), ["read", "queue", "app", "body", "write"], "{seen:#}");
+    assert_eq!(names(upstream), ["call to nobody"], "{seen:#}");
+    let meaning = upstream["lines"][0][2].as_str().expect("a text");
+    assert!(meaning.contains("127.0.0.1:1: ") && meaning.ends_with("it is what the route does"), "{meaning}");
+    for bar in seen["dialogs"]
+        .as_array()
+        .expect("dialogs")
+        .iter()
+        .flat_map(|dialog| dialog["bars"].as_array().expect("bars"))
+    {
+        let (x, width) = (bar[1].as_f64().expect("a number"), bar[2].as_f64().expect("a number"));
+        assert!(x >= 0.0 && width >= 3.0 && x + width <= 1000.1, "{bar}");
+    }
+    assert_eq!(seen["closed"], json!([false, "GET /nobody/a"]), "the focus is where it was: {seen:#}");
+}
+
 #[test]
 fn names_are_text_in_every_place() {
     let server = start(LOCAL);
@@ -252,7 +292,7 @@ fn names_are_text_in_every_place() {
     assert!(seen["strings"].as_u64().is_some_and(|strings| strings > 60), "{seen:#}");
     assert_eq!((&seen["attacked"], &seen["attributes"]), (&json!([]), &json!(0)), "{seen:#}");
     let elements = seen["elements"].as_array().expect("a list");
-    assert!(elements.len() == 9 && elements.iter().all(|count| *count == 0), "{seen:#}");
+    assert!(elements.len() == 11 && elements.iter().all(|count| *count == 0), "{seen:#}");
     for shown in seen["shown"].as_array().expect("a list") {
         let shown = shown.as_str().expect("a text");
         assert!(shown.contains("<img src=x onerror=attacked.push(1)>"), "{shown}");
@@ -370,7 +410,10 @@ fn a_telephone_needs_no_sideways_scrolling() {
             "{title}: {seen:#}"
         );
     }
-    assert_eq!(seen["widths"]["help"][0], 0, "{seen:#}");
+    for dialog in ["help", "recent"] {
+        let widths = &seen["widths"][dialog];
+        assert!(widths[0] == 0 && widths[1].as_u64() <= Some(360), "{dialog}: {seen:#}");
+    }
 }
 
 #[test]

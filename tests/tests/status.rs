@@ -117,6 +117,8 @@ fn the_json_matches_the_documentation() {
     let doing = &status["workers"][0]["active_requests"][0];
     assert_eq!((&doing["method"], doing["request_id"].as_str().map(str::len)), (&"GET".into(), Some(32)));
     assert!(doing["seconds"].as_f64().is_some_and(|age| age >= 0.0), "{doing}");
+    assert_eq!((&doing["path"], &doing["responding"]), (&"/sleep".into(), &false.into()));
+    assert_eq!(status["apps"][0]["waiting_requests"][0]["path"], "/pong");
     let waiting = &status["apps"][0]["waiting_requests"];
     assert_eq!((&status["apps"][0]["queue"], waiting.as_array().map(Vec::len)), (&1.into(), Some(1)));
     assert_ne!(waiting[0]["request_id"], doing["request_id"]);

@@ -52,6 +52,26 @@ fn the_verdict_and_the_lists_are_shown_until_q() {
 }
 
 #[test]
+fn requests_are_shown_with_their_paths_and_the_failed_ones_after_their_end() {
+    let server = start();
+    assert_eq!(server.client().ask(get("/raise?token=secret")).status, 500);
+    let mut client = server.client();
+    client.send(get("/sleep?ms=20000"));
+    let mut terminal = top(&server, &[]);
+    terminal.wait_for_text("REQ/S", BOUND);
+    terminal.press("\t\t");
+    terminal.wait_for_text("PHASE", BOUND);
+    terminal.wait_for_text("/sleep", BOUND);
+    terminal.press("\t");
+    terminal.wait_for_text("ENDED", BOUND);
+    terminal.wait_for_text("/raise", BOUND);
+    assert!(!terminal.screen().contains("secret"), "{:?}", terminal.screen());
+    terminal.press("q");
+    assert!(terminal.wait_for_exit(BOUND).success());
+    assert_restored(&terminal);
+}
+
+#[test]
 fn without_colors_none_are_sent() {
     let server = start();
     let mut terminal = top(&server, &[("NO_COLOR", "1")]);

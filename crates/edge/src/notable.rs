@@ -4,7 +4,7 @@
 //!   what a client has done: it left, or asked for what HTTP/1.1 does not have (501, 505).
 //! * **Slow**: from the end of reading the request to the beginning of the response it took as long as requests of the route may
 //!   ([`RouteMeter::slow`](keepwarm_telemetry::meters::RouteMeter::slow)), or `slow_log` has it. What a slow client takes to send and to receive does not
-//!   count, and neither does how long a stream goes on. Only for apps and upstreams: of everything else the client takes the time.
+//!   count, and neither does how long a stream lasts. Only for apps and upstreams: of everything else the client takes the time.
 
 use std::time::SystemTime;
 

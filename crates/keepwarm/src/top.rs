@@ -1,7 +1,9 @@
 //! `keepwarm top`: the snapshots of the running instance on a screen. `source` reads them, `screen` is what is shown and what keys change, `lists` are the
-//! rows, `draw` makes cells of them, `terminal` takes the terminal and restores it.
+//! rows, `history` is what `charts` draws, `draw` makes cells of all of it, `terminal` takes the terminal and restores it.
 
+mod charts;
 mod draw;
+mod history;
 mod lists;
 mod screen;
 mod source;

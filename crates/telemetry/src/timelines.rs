@@ -175,8 +175,8 @@ fn lock() -> MutexGuard<'static, Timelines> {
     TIMELINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The part of a target that is kept and shown: the path without the query, which may hold what only the client should know, cut at 256 bytes. What is
-/// not UTF-8 becomes U+FFFD.
+/// The part of a target that is kept and shown: the path without the query, which may hold what only the client should know, cut at 256 bytes. Bytes
+/// that are not UTF-8 become U+FFFD.
 #[must_use]
 pub fn kept_path(target: &[u8]) -> Box<str> {
     let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();

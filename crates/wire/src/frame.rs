@@ -11,7 +11,7 @@ mod to_worker;
 pub use from_worker::{Capabilities, FromWorker, Hello, Response, Samples};
 pub use patch::{clear_frame_flags, frame_flags, set_frame_stream};
 pub use strings::{OwnedStrings, Pairs, StringIter, Strings};
-pub use to_worker::{Request, RequestStrings, ToWorker, Welcome};
+pub use to_worker::{Request, RequestStrings, ToWorker, Welcome, request_path};
 
 use crate::{FaultKind, WireFault};
 use std::fmt;

@@ -66,9 +66,16 @@ globalThis.makeSnapshot = (apps, workers, endpoints, text = (name) => name) => {
     const requests = () => ({ none: 0, "1xx": 0, "2xx": 10, "3xx": 0, "4xx": 0, "5xx": 1, total: 11 });
     const app = (at) => text(`app${at}`);
     const upstreams = Math.ceil(endpoints / 100);
+    const call = (at) => ({ upstream: text("search"), endpoint: text("10.0.0.1:443"), known_by: ["request_id", "trace", "time", "route"][at % 4], start_seconds: 0.1 + at / 10, seconds: 0.5,
+        queue_seconds: 0.05, connect_seconds: 0.1, first_byte_seconds: 0.3, body_seconds: 0.05, status: 200, failure: at === 1 ? text("reset") : null, attempts: 1 + at });
+    const recent = (at, status) => ({ time: text("2027-01-01T00:00:00.000Z"), seconds_ago: 3 * at + 1, id: text(`recent${at}`), trace_id: at === 1 ? text("4bf92f3577b34da6a3ce929d0e0e4736") : null,
+        method: text("GET"), path: text(`/slow/${at}`), status, reason: status === 200 ? null : text("worker_died"), app: app(at % apps), route: text("/slow/*"), worker: 1, pid: 1000,
+        seconds: 2, slow_seconds: 1, phases: { read_seconds: 0.001, queue_seconds: 0.2, app_seconds: 1.5, body_seconds: 0.2, write_seconds: 0.099 },
+        calls: each(at % 3, call), call_count: at === 2 ? 30 : at % 3, call_seconds: 0.5 * (at % 3) });
     return {
         time: new Date(1.8e12).toISOString(), window_seconds: 10, now: { ...figures },
         routes: each(apps, (at) => ({ app: app(at), route: text(`/route/${at}/*`), requests: requests(), now: { ...figures } })),
+        recent: { slow: each(3, (at) => recent(at, 200)), slow_total: 3, failed: each(2, (at) => recent(10 + at, 502)), failed_total: 2 },
         memory: each(workers, (at) => ({ app: app(at % apps), number: 1 + Math.floor(at / apps), pid: 1000 + at, change_bytes: at - 5 })),
         why: {
             healthy: false, observed_seconds: 100, upstreams: [], certificates: [], machine: {},
@@ -82,12 +89,12 @@ globalThis.makeSnapshot = (apps, workers, endpoints, text = (name) => name) => {
         status: {
             version: text("0.1.0"), pid: 4117, started: "2027-01-01T00:00:00.000Z", uptime_seconds: 1000, ready: true, generation: 1, open_connections: 5, maintenance: [],
             apps: each(apps, (at) => ({ name: app(at), about: null, failed: at === 1 ? text("worker 1 exited") : null, server: null, generation: 1,
-                workers: { serving: 2, target: 2 }, queue: at % 3, waiting_requests: each(at % 3, (one) => ({ request_id: text(`waiting${at}.${one}`), method: text("GET"), route: text("/queue/*"), seconds: one })),
+                workers: { serving: 2, target: 2 }, queue: at % 3, waiting_requests: each(at % 3, (one) => ({ request_id: text(`waiting${at}.${one}`), method: text("GET"), path: text("/queue/me"), route: text("/queue/*"), seconds: one })),
                 requests: requests(), recycles: {}, deaths: {},
                 last_death: { worker: 1, kind: "exit", reason: text("exited with status 1"), seconds_ago: 5 } })),
             workers: each(workers, (at) => ({ app: app(at % apps), number: 1 + Math.floor(at / apps), pid: 1000 + at, generation: 1, state: text("ready"), state_seconds: 5,
                 age_seconds: 50, requests: 5, restarts: 0, memory: { own_bytes: 4e7 + at, shared_bytes: 1e7 }, recycle_reason: at === 2 ? text("age") : null,
-                active_requests: at % 4 ? [] : [{ request_id: text(`id${at}`), method: text("GET"), route: text("/route/*"), seconds: at / 100 }] })),
+                active_requests: at % 4 ? [] : [{ request_id: text(`id${at}`), method: text("GET"), path: text("/route/one"), responding: at % 8 === 0, route: text("/route/*"), seconds: at / 100 }] })),
             processes: [],
             upstreams: each(upstreams, (at) => ({ name: text(`upstream${at}`), breaker: "closed", in_flight: 1, queue: 0, lookup_failure: null, endpoint_count: 100,
                 endpoints: each(Math.min(100, endpoints - at * 100), (one) => ({ name: text(`10.0.${at}.${one}:443`), state: text("up"), healthy: true, check_failure: null,
@@ -114,7 +121,7 @@ globalThis.change = (snapshot) => {
 };
 """
 
-LISTS = ["apps", "workers", "requests", "routes", "upstreams", "listeners", "certificates"]
+LISTS = ["apps", "workers", "requests", "recent", "routes", "upstreams", "listeners", "certificates"]
 
 
 class Seen:
@@ -184,6 +191,24 @@ def verdict(page, address, *screenshots):
     return result
 
 
+def recent(page, address, count):
+    """The slow and failed requests, and where the time of one went; without a pointer."""
+    seen = opened(page, address)
+    page.run('await until(isShown, "a snapshot"); $("#tab-recent").click(); await until(() => rows().length === Number(arguments[0]), "the requests")', count)
+    result = {"rows": page.run("return rows()"), "bars": page.run('return [...document.querySelectorAll("#rows tr")].map((row) => row.querySelectorAll("rect").length)')}
+    dialogs = []
+    for at in range(int(count)):
+        page.run('document.querySelectorAll("#rows button")[arguments[0]].focus()', at)
+        press(page, "Enter")
+        dialogs.append(page.run("""
+            const lines = [...document.querySelectorAll("#recent-lines li")].map((line) => [line.firstChild.textContent, line.querySelector("b").textContent, line.querySelector(".meaning").textContent]);
+            const bars = [...document.querySelectorAll("#recent-lines rect")].map((bar) => [bar.getAttribute("class"), Number(bar.getAttribute("x")), Number(bar.getAttribute("width"))]);
+            return { isOpen: $("#recent").open, name: $("#recent-name").textContent, facts: $("#recent-facts").innerText, lines, bars, focus: document.activeElement.textContent }"""))  # fmt: skip
+        press(page, "Escape")
+    result["closed"] = page.run('return [$("#recent").open, document.activeElement.textContent]')
+    return {**result, "dialogs": dialogs, **seen.complaints()}
+
+
 def hostile(page, address):
     """Every text of a snapshot is an attack."""
     seen = opened(page, address, FAKE, SNAPSHOT)
@@ -204,6 +229,10 @@ def hostile(page, address):
         $("#rows button").click();
         look();
         $("#worker").close();
+        $("#tab-recent").click();
+        $("#rows button").click();
+        look();
+        $("#recent").close();
         change(snapshot);
         await push(snapshot);
         look();
@@ -347,6 +376,10 @@ def narrow(page, address):
             tab.click();
             widths[tab.textContent] = [document.documentElement.scrollWidth, Math.ceil(Math.max(...[...document.querySelectorAll("#shown *")].map((each) => each.getBoundingClientRect().right)))];
         }
+        $("#tab-recent").click();
+        [...document.querySelectorAll("#rows button")].at(-1).click();
+        widths.recent = [$("#recent").scrollWidth - $("#recent").clientWidth, Math.ceil($("#recent").getBoundingClientRect().right)];
+        $("#recent").close();
         $("#help-button").click();
         widths.help = [$("#help").scrollWidth - $("#help").clientWidth, Math.ceil($("#help").getBoundingClientRect().right)];
         return { width: innerWidth, widths };
@@ -525,13 +558,19 @@ def take(page, folder):
         page.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         for size, width in (("wide", 1280), ("phone", 360)):
             page.command("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1 if width > 400 else 2, mobile=width < 400)
-            for name in ("apps", "workers", "upstreams"):
-                page.run('$(`#tab-${arguments[0]}`).click(); await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))', name)
-                data = page.command("Page.captureScreenshot", clip={"x": 0, "y": 0, "width": width, "height": 1800, "scale": 1}, captureBeyondViewport=True)["data"]
-                (folder / f"{scheme}-{size}-{name}.png").write_bytes(base64.b64decode(data))
+            for name, button in (("apps", None), ("workers", None), ("recent", None), ("upstreams", None), ("recent", 2), ("upstreams", 0)):
+                page.run("""
+                    const [name, button] = arguments;
+                    $(`#tab-${name}`).click();
+                    if (button !== null) document.querySelectorAll("#rows button")[button]?.click();
+                    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))""", name, button)  # fmt: skip
+                clip = {"clip": {"x": 0, "y": 0, "width": width, "height": 1800, "scale": 1}, "captureBeyondViewport": True} if button is None else {}
+                data = page.command("Page.captureScreenshot", **clip)["data"]
+                (folder / f"{scheme}-{size}-{name}{'' if button is None else '-dialog'}.png").write_bytes(base64.b64decode(data))
+                page.run('document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close())')
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, hostile, linked, token, stack, recycle, drain, reload, refused, narrow, accessible, keyboard, lost, many, pictures)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (overview, verdict, recent, hostile, linked, token, stack, recycle, drain, reload, refused, narrow, accessible, keyboard, lost, many, pictures)}
 
 
 def main():

@@ -30,7 +30,7 @@ static DOCUMENT: PageFile =
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-static FILES: [PageFile; 12] = files! {
+static FILES: [PageFile; 13] = files! {
     "changes.js": SCRIPT,
     "chart.js": SCRIPT,
     "dialogs.js": SCRIPT,
@@ -42,6 +42,7 @@ static FILES: [PageFile; 12] = files! {
     "page.css": "text/css; charset=utf-8",
     "stream.js": SCRIPT,
     "table.js": SCRIPT,
+    "timeline.js": SCRIPT,
     "verdict.js": SCRIPT,
 };
 

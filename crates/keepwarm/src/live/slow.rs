@@ -1,7 +1,7 @@
 //! From which duration on the requests of a route are slow, where nobody has said so (`slow_log`).
 //!
 //! What 99 of 100 of its requests usually take (the hour before the last minute, as in `keepwarm why`), so that what was always slow does not hide what has become
-//! slow. Never below [`LEAST`] and never above [`MOST`]: an incident that goes on for an hour is usual by then, and still slow.
+//! slow. Never below [`LEAST`] and never above [`MOST`]: an incident that lasts an hour is usual by then, and still slow.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ mod tests {
 
     use super::*;
 
-    /// So many requests up to the bound of this bucket.
+    /// By bucket, the number of requests.
     fn times(requests: &[(usize, u32)]) -> Times {
         let mut times = Times::default();
         for (bucket, count) in requests {

@@ -99,17 +99,20 @@ fn worker(status: &WorkerStatus) -> Value {
 }
 
 fn active_request(request: &ActiveRequest) -> Value {
-    json_request(&request.summary, request.age)
+    let mut json = json_request(&request.summary, request.path.as_deref(), request.age);
+    json["responding"] = request.is_responding.into();
+    json
 }
 
 fn waiting_request(request: &WaitingRequest) -> Value {
-    json_request(&request.summary, Some(request.waited))
+    json_request(&request.summary, request.path.as_deref(), Some(request.waited))
 }
 
-fn json_request(summary: &RequestSummary, time: Option<Duration>) -> Value {
+fn json_request(summary: &RequestSummary, path: Option<&str>, time: Option<Duration>) -> Value {
     json!({
         "request_id": summary.id.to_string(),
         "method": summary.method.as_str(),
+        "path": path,
         "route": summary.route.as_deref(),
         "seconds": time.map(seconds),
     })

@@ -8,6 +8,7 @@ use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color as TerminalColor, Modifier, Style};
 use serde_json::Value;
 
+use super::charts;
 use super::lists::{Cell, Row, Tab};
 use super::screen::Screen;
 use crate::status::table::{Color, at, list, time, words};
@@ -19,18 +20,20 @@ const GAP: usize = 2;
 /// A cell that is not the last one is not wider.
 const WIDEST: usize = 40;
 
-const HELP: [&str; 11] = [
+const HELP: [&str; 13] = [
     "Tab, left, right   next or previous list",
     "up, down           move by a row",
     "PgUp, PgDn         move by a page",
     "Home, End          first or last row",
     "s                  sort by the next column, then as configured",
     "/                  filter rows: type, then Enter; Esc removes it",
+    "c                  charts on or off",
     "?                  this help",
     "q, Ctrl-C          quit",
     "",
     "REQ/S, P50 to P99 and 5XX are of the last 10 s; those of",
     "endpoints are since the start. 1 MIN: change of OWN memory.",
+    "Charts: the last 5 minutes, the highest second of each column.",
 ];
 
 /// Draws all of it, in lines of the width of the area.
@@ -38,6 +41,9 @@ pub(super) fn draw(screen: &mut Screen, area: Rect, buffer: &mut Buffer, colors:
     let mut canvas = Canvas { buffer, area, colors, line: area.y };
     heading(screen, &mut canvas, now);
     verdict(&screen.snapshot, &mut canvas);
+    if screen.shows_charts && !screen.snapshot.is_null() {
+        charts::draw(&screen.history, &mut canvas);
+    }
     tabs(screen, &mut canvas);
     match screen.shows_help {
         true => HELP.iter().for_each(|line| canvas.write_line(line, Style::default())),
@@ -47,15 +53,33 @@ pub(super) fn draw(screen: &mut Screen, area: Rect, buffer: &mut Buffer, colors:
 }
 
 /// Where the next line goes.
-struct Canvas<'b> {
+pub(super) struct Canvas<'b> {
     buffer: &'b mut Buffer,
-    area: Rect,
+    pub(super) area: Rect,
     colors: bool,
     line: u16,
 }
 
 impl Canvas<'_> {
-    fn style(&self, color: Option<Color>) -> Style {
+    pub(super) fn dim(&self) -> Style {
+        self.style(Some(Color::Dim))
+    }
+
+    /// Writes into the line that is next, if there is room for one.
+    pub(super) fn put(&mut self, column: usize, text: &str, style: Style) {
+        if self.free() > 0 {
+            self.write(self.line, column, text, usize::from(self.area.width), style);
+        }
+    }
+
+    /// That line is complete.
+    pub(super) fn next_line(&mut self) {
+        if self.free() > 0 {
+            self.line += 1;
+        }
+    }
+
+    pub(super) fn style(&self, color: Option<Color>) -> Style {
         match color {
             Some(Color::Dim) => Style::default().add_modifier(Modifier::DIM),
             Some(color) if self.colors => Style::default().fg(match color {
@@ -162,19 +186,29 @@ fn tabs(screen: &Screen, canvas: &mut Canvas<'_>) {
     if canvas.free() == 0 {
         return;
     }
-    let width: usize = Tab::ALL.iter().map(|tab| tab.title().len() + 2).sum();
-    // Where not all fit, the one that is shown.
-    let all_fit = width <= usize::from(canvas.area.width);
-    let shown = Tab::ALL.iter().filter(|tab| all_fit || **tab == screen.tab);
+    let width = |tab: &Tab| tab.title().len() + 2;
+    let total = usize::from(canvas.area.width);
+    let selected = screen.tab as usize;
+    // Where not all fit: from the first one on with which the one that is shown fits, too.
+    let fits = |first: &usize| {
+        let before = Tab::ALL.iter().skip(*first).take(selected + 1 - first).map(width).sum::<usize>();
+        *first == selected || before <= total
+    };
+    let first = (0..=selected).find(fits).unwrap_or(selected);
     let mut column = 0;
-    for tab in shown {
-        let title = format!(" {} ", tab.title());
-        let style = match *tab == screen.tab {
+    for tab in Tab::ALL.iter().skip(first) {
+        let is_selected = *tab == screen.tab;
+        if !is_selected && column + width(tab) > total {
+            // As much as there is room for.
+            canvas.put(column, " >", canvas.dim());
+            break;
+        }
+        let style = match is_selected {
             true => Style::default().add_modifier(Modifier::REVERSED),
             false => Style::default(),
         };
-        canvas.write(canvas.line, column, &title, title.len(), style);
-        column += title.len();
+        canvas.put(column, &format!(" {} ", tab.title()), style);
+        column += width(tab);
     }
     canvas.line += 1;
 }
@@ -259,7 +293,7 @@ fn footer(screen: &Screen, canvas: &mut Canvas<'_>) {
     let text = match (screen.is_typing, screen.filter.is_empty()) {
         (true, _) => format!("/{}_", screen.filter),
         (false, false) => format!("filter: {}  (Esc removes it)", screen.filter),
-        (false, true) => "q quit  Tab list  s sort  / filter  ? help".to_owned(),
+        (false, true) => "q quit  Tab list  s sort  / filter  c charts  ? help".to_owned(),
     };
     let style = canvas.style(Some(Color::Dim));
     canvas.write(line, 0, &text, usize::from(canvas.area.width), style);

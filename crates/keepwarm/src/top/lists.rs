@@ -1,5 +1,7 @@
 //! The lists of the screen: their columns, and their rows of a snapshot.
 
+mod requests;
+
 use serde_json::Value;
 
 use crate::status::table::{Color, at, list, size, time, words};
@@ -9,6 +11,8 @@ use crate::status::table::{Color, at, list, size, time, words};
 pub(super) enum Tab {
     Apps,
     Workers,
+    Requests,
+    Recent,
     Routes,
     Upstreams,
     Listeners,
@@ -16,13 +20,23 @@ pub(super) enum Tab {
 }
 
 impl Tab {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Apps, Self::Workers, Self::Routes, Self::Upstreams, Self::Listeners, Self::Certificates];
+    pub(super) const ALL: [Self; 8] = [
+        Self::Apps,
+        Self::Workers,
+        Self::Requests,
+        Self::Recent,
+        Self::Routes,
+        Self::Upstreams,
+        Self::Listeners,
+        Self::Certificates,
+    ];
 
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Apps => "Apps",
             Self::Workers => "Workers",
+            Self::Requests => "Requests",
+            Self::Recent => "Slow and failed",
             Self::Routes => "Routes",
             Self::Upstreams => "Upstreams",
             Self::Listeners => "Listeners",
@@ -37,6 +51,10 @@ impl Tab {
                 &["APP", "WORKERS", "QUEUE", "REQ/S", "P50", "P99", "5XX", "HELD", "REQUESTS", "LAST"]
             }
             Self::Workers => &["WORKER", "STATE", "DOING", "FOR", "OWN", "1 MIN", "REQUESTS", "AGE", "PID"],
+            Self::Requests => &["REQUEST", "DOING", "PHASE", "FOR", "WORKER", "ROUTE"],
+            Self::Recent => {
+                &["DOING", "WHAT", "ENDED", "STATUS", "REASON", "TOOK", "WHERE", "CALLS", "WORKER", "ROUTE"]
+            }
             Self::Routes => &["ROUTE", "REQ/S", "P99", "P90", "P50", "5XX", "REQUESTS", "APP"],
             Self::Upstreams => &[
                 "UPSTREAM",
@@ -58,13 +76,19 @@ impl Tab {
 
     /// The column by which rows are sorted before a key is pressed; `None`: as the configuration has them.
     pub(super) fn first_order(self) -> Option<usize> {
-        (self == Self::Routes).then_some(1)
+        match self {
+            Self::Routes => Some(1),
+            Self::Requests => Some(3),
+            _ => None,
+        }
     }
 
     pub(super) fn rows(self, snapshot: &Value) -> Vec<Row> {
         match self {
             Self::Apps => list(at(snapshot, "/status/apps")).iter().map(|one| app(one, snapshot)).collect(),
             Self::Workers => workers(snapshot),
+            Self::Requests => requests::in_flight(snapshot),
+            Self::Recent => requests::recent(snapshot),
             Self::Routes => list(at(snapshot, "/routes")).iter().map(route).collect(),
             Self::Upstreams => list(at(snapshot, "/status/upstreams")).iter().flat_map(upstream).collect(),
             Self::Listeners => list(at(snapshot, "/status/listeners")).iter().map(listener).collect(),
@@ -79,7 +103,7 @@ impl Tab {
 pub(super) type Row = Vec<Cell>;
 
 /// What one cell shows.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Cell {
     pub(super) text: String,
     pub(super) color: Option<Color>,
@@ -286,7 +310,7 @@ mod tests {
     /// A person who knows one knows the other.
     #[test]
     fn the_page_of_admin_has_the_same_columns() {
-        let page = include_str!("../admin/page/lists.js");
+        let page = concat!(include_str!("../admin/page/lists.js"), include_str!("../admin/page/timeline.js"));
         for tab in Tab::ALL {
             let title = format!("title: {:?},", tab.title());
             let of_list = page.split(&title).nth(1).unwrap_or_else(|| panic!("{title} is missing"));

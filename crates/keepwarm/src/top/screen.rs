@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 
+use super::history::History;
 use super::lists::{Row, Tab};
 
 /// Snapshots come each second; a process without them for this long does not turn.
@@ -41,6 +42,8 @@ pub(super) struct Screen {
     /// Keys are text for the filter.
     pub(super) is_typing: bool,
     pub(super) shows_help: bool,
+    pub(super) shows_charts: bool,
+    pub(super) history: History,
     /// Rows that fitted when it was last drawn.
     pub(super) page: usize,
 }
@@ -57,6 +60,8 @@ impl Screen {
             filter: String::new(),
             is_typing: false,
             shows_help: false,
+            shows_charts: true,
+            history: History::default(),
             page: 1,
         }
     }
@@ -64,6 +69,7 @@ impl Screen {
     pub(super) fn handle_update(&mut self, update: Update, now: Instant) {
         match update {
             Update::Snapshot(snapshot) => {
+                self.history.handle_snapshot(&snapshot);
                 self.snapshot = snapshot;
                 self.last = now;
                 self.gone = None;
@@ -110,6 +116,7 @@ impl Screen {
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Char('?') => self.shows_help = !self.shows_help,
             KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('c') => self.shows_charts = !self.shows_charts,
             KeyCode::Char('s') => self.sort_by_next(),
             KeyCode::Tab | KeyCode::Right => self.show_tab(1),
             KeyCode::BackTab | KeyCode::Left => self.show_tab(Tab::ALL.len() - 1),

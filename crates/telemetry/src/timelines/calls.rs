@@ -21,7 +21,7 @@ const GENERATION: usize = 2048;
 /// Calls that nobody has taken for so long are dropped: their request has ended, or never was.
 const OLD: Duration = Duration::from_secs(3600);
 
-/// Whom a call names as its caller.
+/// The caller that a call names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// The request of this id (`X-Request-Id`).
@@ -358,7 +358,7 @@ pub fn forget_old_calls() {
     HELD.store(registry.len(), Ordering::Relaxed);
 }
 
-/// Calls that an app has made to an upstream, as far as they are known to be its. Of requests that have ended.
+/// Calls that an app has made to an upstream, as far as they are known to be its, for requests that have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AppCalls {
     /// How many.

@@ -201,6 +201,15 @@ impl<'a> ToWorker<'a> {
     }
 }
 
+/// The path in a REQUEST frame, as it was routed; none in another frame, or in a part of one.
+#[must_use]
+pub fn request_path(frame: &[u8]) -> Option<&[u8]> {
+    match ToWorker::decode(frame) {
+        Ok(Some((ToWorker::Request(request), _))) => Some(request.fixed().raw_path),
+        Ok(_) | Err(_) => None,
+    }
+}
+
 impl<'a> Welcome<'a> {
     fn payload(mut reader: Reader<'a>) -> Result<Self, WireFault> {
         let (version_min, version_max) = (reader.u16()?, reader.u16()?);

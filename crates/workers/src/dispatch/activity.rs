@@ -26,8 +26,12 @@ pub struct WorkerActivity {
 pub struct ActiveRequest {
     /// What it is.
     pub summary: RequestSummary,
+    /// Its path without the query, as the app gets it; `None`: it is on its way to its worker.
+    pub path: Option<Box<str>>,
     /// How long the worker has been at it; `None`: it waits there behind another.
     pub age: Option<Duration>,
+    /// The worker has begun to respond.
+    pub is_responding: bool,
 }
 
 /// A request that waits for a worker.
@@ -35,6 +39,8 @@ pub struct ActiveRequest {
 pub struct WaitingRequest {
     /// What it is.
     pub summary: RequestSummary,
+    /// Its path without the query, as the app will get it.
+    pub path: Option<Box<str>>,
     /// How long it has waited.
     pub waited: Duration,
 }

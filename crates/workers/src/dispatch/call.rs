@@ -1,12 +1,14 @@
 //! One request between the task of its client and the driver of its worker.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use keepwarm_net::Socket;
-use keepwarm_wire::frame::{OwnedStrings, ResetCode, message_cost};
+use keepwarm_telemetry::timelines::kept_path;
+use keepwarm_wire::frame::{OwnedStrings, ResetCode, message_cost, request_path};
 use tokio::time::Instant;
 
 use super::activity::{ActiveRequest, RequestSummary};
@@ -18,6 +20,10 @@ use crate::supervisor::KillReason;
 pub(super) struct Call {
     /// What it is.
     pub(super) summary: RequestSummary,
+    /// Its path, if no frame has it.
+    path: Option<Box<str>>,
+    /// Its worker has begun to respond.
+    is_responding: AtomicBool,
     inner: Mutex<CallInner>,
 }
 
@@ -135,11 +141,34 @@ impl Item {
 
 impl Call {
     pub(super) fn new(summary: RequestSummary) -> Arc<Self> {
-        Arc::new(Self { summary, inner: Mutex::default() })
+        Arc::new(Self { summary, path: None, is_responding: AtomicBool::new(false), inner: Mutex::default() })
+    }
+
+    /// One that has no frame: it is sent in another protocol.
+    pub(super) fn with_path(summary: RequestSummary, path: Box<str>) -> Arc<Self> {
+        Arc::new(Self {
+            summary,
+            path: Some(path),
+            is_responding: AtomicBool::new(false),
+            inner: Mutex::default(),
+        })
+    }
+
+    /// Its path without the query; `frame`: the REQUEST, if there is one.
+    pub(super) fn path(&self, frame: &[u8]) -> Option<Box<str>> {
+        self.path.clone().or_else(|| request_path(frame).map(kept_path))
+    }
+
+    /// Its worker has begun to respond.
+    pub(super) fn note_response(&self) {
+        self.is_responding.store(true, Ordering::Relaxed);
     }
 
     /// The driver's side: adds an item, and wakes the client's task.
     pub(super) fn put(&self, item: Item) {
+        if matches!(item, Item::Response { .. }) {
+            self.note_response();
+        }
         Self::add(self.lock(), item);
     }
 
@@ -280,9 +309,12 @@ impl Call {
 
     /// As a status shows it.
     pub(super) fn active_requests(&self) -> ActiveRequest {
+        let inner = self.lock();
         ActiveRequest {
             summary: self.summary.clone(),
-            age: self.in_work_since().map(|since| since.elapsed()),
+            path: self.path(&inner.frame),
+            age: inner.begun.map(|since| since.elapsed()),
+            is_responding: self.is_responding.load(Ordering::Relaxed),
         }
     }
 

@@ -92,3 +92,13 @@ pub(super) enum RequestKind {
     /// A slot of a server, to which the request's own task then speaks.
     Server,
 }
+
+impl RequestKind {
+    /// The REQUEST frame; empty for a server.
+    pub(super) fn frame(&self) -> &[u8] {
+        match self {
+            Self::Wire(frame) => frame,
+            Self::Server => &[],
+        }
+    }
+}

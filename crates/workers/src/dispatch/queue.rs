@@ -244,6 +244,7 @@ impl Queue {
     pub(super) fn next_waiting(&self, limit: usize) -> Vec<WaitingRequest> {
         let waiting = |job: &QueuedRequest| WaitingRequest {
             summary: job.call.summary.clone(),
+            path: job.call.path(job.kind.frame()),
             waited: job.since.elapsed(),
         };
         self.waiting.iter().take(limit).map(waiting).collect()

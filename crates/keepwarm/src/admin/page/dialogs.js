@@ -1,7 +1,7 @@
 // What opens above the page: a worker, an endpoint, a reload, and the help.
 
 import { lines, size, time, words } from "./format.js";
-import { findEndpoint, findWorker, LISTS, stateOf, workerName } from "./lists.js";
+import { doingOf, findEndpoint, findWorker, LISTS, stateOf, workerName } from "./lists.js";
 import { setText } from "./table.js";
 
 const element = (id) => document.getElementById(id);
@@ -161,8 +161,8 @@ function factsOf(worker) {
 }
 
 function requestLine(request) {
-  const state = request.seconds === null ? "waits behind another" : `for ${time(request.seconds)}`;
-  return `${words(request.method)} ${words(request.route)} ${state}, id ${words(request.request_id)}`;
+  const state = request.seconds === null ? "waits behind another" : `for ${time(request.seconds)}${request.responding ? ", responds" : ""}`;
+  return `${doingOf(request)} ${state}, id ${words(request.request_id)}`;
 }
 
 function writeFacts(list, facts) {

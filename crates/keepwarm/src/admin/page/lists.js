@@ -1,9 +1,10 @@
-// The lists: their columns, and their rows of a snapshot. The same as those of `keepwarm top` (top/lists.rs), and the requests at workers.
+// The lists: their columns, and their rows of a snapshot. The same as those of `keepwarm top` (top/lists.rs).
 //
-// A row is { key, cells, app, open }; a cell is { text, number, color }. Numbers are sorted by `number`, the largest first;
+// A row is { key, cells, app, open }; a cell is { text, number, color, bar }. Numbers are sorted by `number`, the largest first;
 // other cells by their text. `app`: shown for this app; without one, for all.
 
 import { joined, rate, share, signedSize, size, time, words } from "./format.js";
+import { RECENT } from "./timeline.js";
 
 const WINDOW = "of the last 10 s";
 /** Of a column of numbers. */
@@ -55,16 +56,18 @@ export const LISTS = [
     firstOrder: 3,
     columns: [
       ["REQUEST", "id, as in the logs"],
-      ["DOING", "its method, and the pattern of its route"],
-      ["PHASE", "queue (waits for a worker; the first 20 of an app), waits (at a worker, behind another) or app"],
+      ["DOING", "its method and its path as the app gets it, without the query"],
+      ["PHASE", "queue (waits for a worker; the first 20 of an app), waits (at a worker, behind another), app, or responds (its response has begun)"],
       ["FOR", "how long the worker has worked on it, or it has been in the queue", NUMBER],
       ["WORKER", "worker that holds it, or the app in whose queue it is"],
+      ["ROUTE", "pattern of its route"],
     ],
     rows: ({ status }) => [
       ...status.workers.flatMap((worker) => worker.active_requests.map((request) => requestRow(request, worker))),
       ...status.apps.flatMap((app) => app.waiting_requests.map((request) => waitingRow(request, app))),
     ],
   },
+  RECENT,
   {
     id: "routes",
     title: "Routes",
@@ -186,7 +189,7 @@ export function findWorker(snapshot, key) {
 }
 
 function requestRow(request, worker) {
-  const cells = requestCells(request, request.seconds === null ? "waits" : "app", workerName(worker));
+  const cells = requestCells(request, phaseOf(request), workerName(worker));
   return { key: request.request_id, cells, app: worker.app, open: { worker: workerKey(worker) } };
 }
 
@@ -196,9 +199,17 @@ function waitingRow(request, app) {
   return { key: `queue ${request.request_id}`, cells, app: app.name };
 }
 
+function phaseOf({ seconds, responding }) {
+  return seconds === null ? "waits" : responding ? "responds" : "app";
+}
+
+/** The method and the path; a request that is on its way to its worker has none for a moment. */
+export function doingOf({ method, path, route }) {
+  return `${words(method)} ${words(path ?? route)}`;
+}
+
 function requestCells(request, phase, worker) {
-  const doing = `${words(request.method)} ${words(request.route)}`;
-  return [name(request.request_id), text(doing), text(phase), number(request.seconds, time), text(worker)];
+  return [name(request.request_id), text(doingOf(request)), text(phase), number(request.seconds, time), text(worker), name(request.route)];
 }
 
 function routeRow(route) {

@@ -9,6 +9,7 @@ import { ALL, History } from "./history.js";
 import { LISTS } from "./lists.js";
 import { REJECTED, Stream } from "./stream.js";
 import { setText, Table } from "./table.js";
+import { RecentDialog } from "./timeline.js";
 import { Verdict } from "./verdict.js";
 
 const element = (id) => document.getElementById(id);
@@ -26,6 +27,7 @@ const verdict = new Verdict(element("verdict"), chooseApp);
 const changes = new Changes((path, options) => stream.request(path, options), askToken);
 const worker = new WorkerDialog(changes);
 const endpoint = new EndpointDialog(changes);
+const recent = new RecentDialog();
 new ReloadDialog(changes);
 const table = new Table(openRow);
 
@@ -56,11 +58,13 @@ function draw() {
   drawRows();
   worker.update(snapshot);
   endpoint.update(snapshot);
+  recent.update(snapshot);
 }
 
 function openRow(open) {
   if (open.app !== undefined) chooseApp(open.app);
   else if (open.worker !== undefined) worker.open(open.worker, snapshot);
+  else if (open.recent !== undefined) recent.open(open.recent, snapshot);
   else endpoint.open(open.endpoint, snapshot);
 }
 

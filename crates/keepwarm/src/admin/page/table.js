@@ -3,6 +3,8 @@
 // Rows that are in the document at once: thousands would take longer than a second to draw.
 const PAGE = 50;
 
+import { drawBar, newBar } from "./timeline.js";
+
 const element = (id) => document.getElementById(id);
 
 export class Table {
@@ -35,7 +37,7 @@ export class Table {
     this.#shown.clear();
     element("rows").replaceChildren();
     element("headings").replaceChildren(...list.columns.map(heading));
-    element("sort").replaceChildren(new Option("as configured", ""), ...list.columns.flatMap(([title], at) => sorts(title, at)));
+    element("sort").replaceChildren(new Option(list.unsorted ?? "as configured", ""), ...list.columns.flatMap(([title], at) => sorts(title, at)));
     this.#markOrder();
   }
 
@@ -190,6 +192,13 @@ function newRow(row, list) {
     place.dataset.column = list.columns[at][0];
     place.classList.toggle("number", cell.number !== undefined);
     element.append(place);
+    if (cell.bar !== undefined) {
+      const words = document.createElement("span");
+      const bar = newBar();
+      drawBar(bar, cell.bar);
+      place.append(words, bar);
+      return words;
+    }
     if (at > 0 || row.open === undefined) return place;
     const button = document.createElement("button");
     button.type = "button";

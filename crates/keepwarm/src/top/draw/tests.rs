@@ -32,7 +32,8 @@ fn press(screen: &mut Screen, keys: &[KeyCode]) -> Continue {
 fn worker(number: usize, state: &str) -> Value {
     json!({ "app": "shop", "number": number, "pid": 4000 + number, "state": state, "age_seconds": 61.0, "requests": number,
             "memory": { "own_bytes": 1_048_576, "shared_bytes": 0 }, "recycle_reason": null,
-            "active_requests": [{ "method": "GET", "route": "/search/*", "seconds": 0.031 }] })
+            "active_requests": [{ "request_id": format!("id{number}"), "method": "GET", "path": "/search/tea", "responding": number == 2,
+                "route": "/search/*", "seconds": 0.031 }] })
 }
 
 fn endpoint(number: usize) -> Value {
@@ -54,6 +55,14 @@ fn snapshot(apps: usize, workers: usize, upstreams: usize) -> Value {
             { "app": "shop", "route": "/b", "requests": { "total": 9 }, "now": { "per_second": 7.5, "p99_seconds": 0.1, "failed": 0.5 } },
             { "app": null, "route": null, "requests": { "total": 0 }, "now": null }
         ],
+        "recent": {
+            "slow": [{ "seconds_ago": 9.0, "method": "GET", "path": "/report", "status": 200, "reason": null, "app": "shop", "worker": 3, "route": "/*",
+                "seconds": 2.4, "phases": { "read_seconds": 0.0, "queue_seconds": 0.1, "app_seconds": 2.2, "body_seconds": 0.0, "write_seconds": 0.1 },
+                "call_count": 3, "call_seconds": 1.9 }],
+            "failed": [{ "seconds_ago": 4.0, "method": null, "path": null, "status": null, "reason": "cut", "app": null, "worker": null, "route": null,
+                "seconds": 0.1, "phases": null, "call_count": 0, "call_seconds": 0.0 }],
+        },
+        "now": { "p99_seconds": 2.4 },
         "memory": [{ "app": "shop", "number": 1, "pid": 4001, "change_bytes": -2048 }],
         "status": {
             "version": "0.1.0", "pid": 4117, "uptime_seconds": 11220.0, "ready": true, "generation": 2,
@@ -77,12 +86,14 @@ fn the_verdict_stands_before_the_lists() {
 keepwarm 0.1.0  ready  up 3h07m  process 4117  generation 2
 WHY upstream search for 3m12s: 68 % of the time is spent in calls to upstream
 \"search\": 860 ms each, usually 40 ms (upstream_slow)
- Apps  Workers  Routes  Upstreams  Listeners  Certificates
+REQ/S                                 -  P99                           █    2.4s
+QUEUE                         ▁       0  5XX/S                                 -
+ Apps  Workers  Requests  Slow and failed  Routes  Upstreams  Listeners  >
 APP   WORKERS  QUEUE  REQ/S  P50    P99   5XX  HELD  REQUESTS  LAST
 app0  4/4      0      12.0   900ms  2.4s  0%   2     100       -
 app1  4/4      0      12.0   900ms  2.4s  0%   2     100       -";
     assert!(text.starts_with(expected), "{text}");
-    assert_eq!(text.lines().last(), Some("q quit  Tab list  s sort  / filter  ? help"));
+    assert_eq!(text.lines().last(), Some("q quit  Tab list  s sort  / filter  c charts  ? help"));
 }
 
 #[test]
@@ -91,6 +102,8 @@ fn each_list_has_what_it_is_for() {
     let expected = [
         "app0",
         "shop/1  ready  GET /search/*  31ms  1.0 MiB  -2.0 KiB  1         1m01s  4001",
+        "id2      GET /search/tea  responds  31ms  shop/2  /search/*",
+        "GET /report         slow    9.0s ago  200     -       2.4s   app 2.2s  3, 1.9s  shop/3  /*",
         "/b     7.5    100ms",
         "up0       10.0.0.0:80   up     4          18ms",
         "main      118   20944     1.0 KiB  2.0 KiB  https://0.0.0.0:443",
@@ -108,7 +121,7 @@ fn each_list_has_what_it_is_for() {
 #[test]
 fn forty_columns_and_less_hold_the_names() {
     let mut screen = screen(snapshot(3, 3, 1));
-    for name in ["app2", "shop/3", "/b", "up0", "main", "shop.example"] {
+    for name in ["app2", "shop/3", "id3", "GET /report", "/b", "up0", "main", "shop.example"] {
         let text = shown(&mut screen, 40, 20);
         assert!(text.contains(name), "{name}\n{text}");
         for (width, height) in [(1, 1), (2, 50), (200, 1), (10, 3), (39, 7), (400, 200)] {
@@ -122,9 +135,14 @@ fn forty_columns_and_less_hold_the_names() {
 fn two_hundred_apps_and_thousands_of_rows_stay_within_the_screen() {
     let mut screen = screen(snapshot(200, 2000, 50));
     let begun = Instant::now();
-    for (last, tab) in
-        [("app199", "Apps"), ("shop/2000", "Workers"), ("/a", "Routes"), ("10.0.0.99:80", "Upstreams")]
-    {
+    for (last, tab) in [
+        ("app199", "Apps"),
+        ("shop/2000", "Workers"),
+        ("id2000", "Requests"),
+        ("GET /report", "Slow and failed"),
+        ("/a", "Routes"),
+        ("10.0.0.99:80", "Upstreams"),
+    ] {
         let text = shown(&mut screen, 80, 24);
         assert_eq!(text.lines().count(), 24, "{tab}\n{text}");
         press(&mut screen, &[KeyCode::End]);
@@ -188,4 +206,64 @@ fn an_outage_is_shown_with_its_age_above_the_last_snapshot() {
     let mut silent = Screen::new(begun);
     silent.handle_update(Update::Snapshot(snapshot(1, 0, 0)), begun);
     assert!(shown(&mut silent, 80, 24).contains("NO SNAPSHOT for 6s: the process does not respond"));
+}
+
+/// A minute with much to do, and one with little, in turns.
+fn after_five_minutes() -> Screen {
+    let mut screen = Screen::new(Instant::now());
+    let mut total = 0;
+    for second in 0..300_u32 {
+        let mut next = snapshot(2, 0, 0);
+        let is_busy = second / 60 % 2 == 0;
+        total += if is_busy { 40 } else { 10 };
+        next["status"]["uptime_seconds"] = json!(second);
+        next["status"]["apps"][0]["queue"] = json!(u32::from(is_busy) * 7);
+        next["routes"][0]["requests"] = json!({ "total": total, "5xx": second / 60 });
+        screen.handle_update(Update::Snapshot(next), Instant::now());
+    }
+    screen
+}
+
+#[test]
+fn charts_fit_the_screen_and_a_key_removes_them() {
+    let mut screen = after_five_minutes();
+    let text = shown(&mut screen, 80, 24);
+    let wave = "█████▂▂▂▂▂█████▂▂▂▂▂█████";
+    assert!(text.contains(&format!("REQ/S {wave}    40.0  P99   {}    2.4s", "█".repeat(25))), "{text}");
+    assert!(text.contains(&format!("QUEUE {}       7  5XX/S", wave.replace('▂', "▁"))), "{text}");
+    let text = shown(&mut screen, 120, 40);
+    let lines: Vec<&str> = text.lines().collect();
+    let title = lines.iter().position(|line| line.starts_with("REQ/S")).unwrap_or_else(|| panic!("{text}"));
+    assert!(lines[title].contains("40.0") && lines[title].contains("max 40.0"), "{text}");
+    assert!(lines[title].contains("QUEUE 7") && lines[title].contains("P99   2.4s"), "{text}");
+    assert!(lines[title + 1].contains("███ ") && lines[title + 4].contains("████████"), "{text}");
+    press(&mut screen, &[KeyCode::Char('c')]);
+    assert!(!shown(&mut screen, 120, 40).contains("REQ/S ▂"));
+    assert!(!shown(&mut screen, 120, 40).contains("max 40.0"));
+    press(&mut screen, &[KeyCode::Char('c')]);
+    // A small screen has the lists only.
+    assert!(!shown(&mut screen, 80, 19).contains('█'));
+    for (width, height) in [(1, 40), (3, 25), (20, 34), (39, 24), (400, 200)] {
+        shown(&mut screen, width, height);
+    }
+}
+
+/// The tab of the list that is shown is always seen.
+#[test]
+fn tabs_that_do_not_fit_are_left_out_and_the_selected_one_is_there() {
+    let mut screen = screen(snapshot(2, 1, 1));
+    for tab in Tab::ALL {
+        for width in [16, 20, 40, 80, 86] {
+            let text = shown(&mut screen, width, 24);
+            let has_tab =
+                |line: &str| line.starts_with(' ') && line.contains(tab.title().get(..4).unwrap_or_default());
+            assert!(text.lines().any(has_tab), "{} in {width}\n{text}", tab.title());
+        }
+        press(&mut screen, &[KeyCode::Tab]);
+    }
+    assert!(
+        shown(&mut screen, 90, 24).contains(
+            " Apps  Workers  Requests  Slow and failed  Routes  Upstreams  Listeners  Certificates"
+        )
+    );
 }

@@ -45,6 +45,7 @@ use keepwarm_serve::{
     BodyError, Exchange, ProxyVersion, RequestInstants, RequestTimes, ResponseBuffer, is_read_first,
     read_first, respond_with_body_error,
 };
+use keepwarm_telemetry::timelines::kept_path;
 use tokio::time::Instant;
 
 use super::activity::RequestSummary;
@@ -248,7 +249,10 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         let wanted = exchange.request().passing().buffer_response;
         Self {
             app,
-            call: Call::new(RequestSummary::of(exchange.request())),
+            call: Call::with_path(
+                RequestSummary::of(exchange.request()),
+                kept_path(exchange.request().path()),
+            ),
             exchange,
             probe: None,
             source: BodySource::Client,

@@ -112,6 +112,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         let Some(lease) = &mut self.lease else { return PartResult::Waiting };
         let relay = &mut *self.relay;
         relay.headed = Some(Instant::now());
+        relay.call.note_response();
         if let Some(server) = self.slot.as_ref().and_then(|slot| slot.link.kind.process()) {
             server.handle_response();
         }
