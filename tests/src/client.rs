@@ -199,11 +199,19 @@ impl Client {
     /// Bytes up to and with `mark`.
     #[track_caller]
     pub fn read_through(&mut self, mark: &[u8]) -> Vec<u8> {
-        let deadline = Instant::now() + self.bound;
-        match self.take_through(mark, 16 * 1024 * 1024, deadline) {
+        match self.try_read_through(mark) {
             Ok(bytes) => bytes,
             Err(failure) => panic!("{:?} wanted: {failure:?}\n{self}", String::from_utf8_lossy(mark)),
         }
+    }
+
+    /// The same, of a connection that may end.
+    ///
+    /// # Errors
+    /// It ended before.
+    pub fn try_read_through(&mut self, mark: &[u8]) -> Result<Vec<u8>, Failure> {
+        let deadline = Instant::now() + self.bound;
+        self.take_through(mark, 16 * 1024 * 1024, deadline)
     }
 
     /// Waits at most this long until something comes or the connection ends, and leaves it unread.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{Client, Server, admin};
+use crate::{Client, Failure, Server, admin};
 
 /// How long a snapshot may take.
 const BOUND: Duration = Duration::from_secs(60);
@@ -30,32 +30,52 @@ impl Events {
     }
 
     /// The next line of the stream, without what frames it in HTTP.
+    #[track_caller]
     pub fn line(&mut self) -> String {
+        match self.try_line() {
+            Ok(line) => line,
+            Err(failure) => panic!("a line wanted: {failure:?}\n{}", self.0),
+        }
+    }
+
+    fn try_line(&mut self) -> Result<String, Failure> {
         loop {
-            let line = self.0.read_through(b"\n");
+            let line = self.0.try_read_through(b"\n")?;
             let line = String::from_utf8(line).expect("UTF-8");
             let line = line.trim_end_matches(['\r', '\n']);
             let is_chunk_size = line.len() < 8 && u32::from_str_radix(line, 16).is_ok();
             if !line.is_empty() && !is_chunk_size {
-                return line.to_owned();
+                return Ok(line.to_owned());
             }
         }
     }
 
     /// The next snapshot.
+    #[track_caller]
     pub fn snapshot(&mut self) -> Value {
-        let mut line = self.line();
+        match self.try_snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(failure) => panic!("a snapshot wanted: {failure:?}\n{}", self.0),
+        }
+    }
+
+    /// The next snapshot of a stream that may end.
+    ///
+    /// # Errors
+    /// It ended before.
+    pub fn try_snapshot(&mut self) -> Result<Value, Failure> {
+        let mut line = self.try_line()?;
         while !line.starts_with("data: ") {
-            line = self.line();
+            line = self.try_line()?;
         }
         // A large snapshot comes in several chunks.
         let mut json = line["data: ".len()..].to_owned();
         loop {
             match serde_json::from_str(&json) {
-                Ok(snapshot) => return snapshot,
+                Ok(snapshot) => return Ok(snapshot),
                 Err(error) => assert!(error.is_eof(), "{error}: {json}"),
             }
-            json.push_str(&self.line());
+            json.push_str(&self.try_line()?);
         }
     }
 

@@ -41,6 +41,15 @@ pub struct Span {
     pub resource: BTreeMap<String, String>,
 }
 
+/// A point of a counter that was sent.
+#[derive(Debug, Clone, Default)]
+pub struct CounterPoint {
+    pub value: u64,
+    pub attributes: BTreeMap<String, String>,
+    /// The attributes of its resource.
+    pub resource: BTreeMap<String, String>,
+}
+
 /// A record of a log that was sent.
 #[derive(Debug, Clone, Default)]
 pub struct LogRecord {
@@ -82,7 +91,8 @@ impl Collector {
 
     /// All spans that it got, in order.
     pub fn spans(&self) -> Vec<Span> {
-        let requests = self.requests().into_iter().filter(|request| request.target() != "/v1/logs");
+        let is_other = |request: &Request| ["/v1/logs", "/v1/metrics"].contains(&request.target());
+        let requests = self.requests().into_iter().filter(|request| !is_other(request));
         requests.flat_map(|request| decode(&body(&request))).collect()
     }
 
@@ -90,6 +100,12 @@ impl Collector {
     pub fn log_records(&self) -> Vec<LogRecord> {
         let requests = self.requests().into_iter().filter(|request| request.target() == "/v1/logs");
         requests.flat_map(|request| decode_logs(&body(&request))).collect()
+    }
+
+    /// Every point of this counter that it got, in order.
+    pub fn counters(&self, name: &str) -> Vec<CounterPoint> {
+        let requests = self.requests().into_iter().filter(|request| request.target() == "/v1/metrics");
+        requests.flat_map(|request| decode_counter(&body(&request), name)).collect()
     }
 
     /// Waits for a record of a log, and gives it.
@@ -172,7 +188,7 @@ fn decode_logs(request: &[u8]) -> Vec<LogRecord> {
     each(request).into_iter().map(|(record, resource)| read_record(record, resource)).collect()
 }
 
-/// What a request exports, each with the attributes of its resource: both kinds of messages have the same numbers down to there.
+/// What a request exports, each with the attributes of its resource: all kinds of messages have the same numbers down to there.
 fn each(request: &[u8]) -> Vec<(&[u8], BTreeMap<String, String>)> {
     let mut all = Vec::new();
     for of_resource in messages(request, 1) {
@@ -183,6 +199,25 @@ fn each(request: &[u8]) -> Vec<(&[u8], BTreeMap<String, String>)> {
         }
     }
     all
+}
+
+/// The points of a sum with this name, of an `ExportMetricsServiceRequest` (`metrics/v1/metrics.proto`).
+fn decode_counter(request: &[u8], name: &str) -> Vec<CounterPoint> {
+    let mut points = Vec::new();
+    for (metric, resource) in each(request) {
+        if messages(metric, 1).first().map(|found| text(found)).as_deref() != Some(name) {
+            continue;
+        }
+        for point in messages(metric, 7).into_iter().flat_map(|sum| messages(sum, 1)) {
+            let value = fields(point).into_iter().find_map(|(number, value)| match value {
+                Value::Number(value) if number == 6 => Some(value),
+                _ => None,
+            });
+            let (value, attributes) = (value.unwrap_or(0), attributes(point, 7));
+            points.push(CounterPoint { value, attributes, resource: resource.clone() });
+        }
+    }
+    points
 }
 
 fn read_record(record: &[u8], resource: BTreeMap<String, String>) -> LogRecord {

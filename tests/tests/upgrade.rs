@@ -61,6 +61,18 @@ fn the_admin_address_is_that_of_the_process_that_serves() {
     assert!(!socket.exists(), "the admin socket");
 }
 
+/// Both have asked for a free port of the same address.
+#[test]
+fn the_ports_of_the_admin_address_and_of_a_listener_stay_apart() {
+    let service = start("[admin]\nbind = \"127.0.0.1:0\"");
+    for _ in 0..2 {
+        let new = service.upgrade();
+        wait_until("the new process responds", LONG, || admin::status(&service.server)["pid"] == new);
+        assert_eq!(service.server.client().patient(LONG).ask(get("/pong")).text(), "pong");
+    }
+    end(&service);
+}
+
 #[test]
 fn three_upgrades_in_a_row_under_load_lose_and_repeat_nothing() {
     let service = start("shutdown_grace = \"20s\"");

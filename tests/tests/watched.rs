@@ -13,11 +13,13 @@ use keepwarm_tests::load::{Load, Outcome, tally};
 use keepwarm_tests::otlp::Collector;
 use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::service::Service;
-use keepwarm_tests::{Client, admin, keepwarm, tools};
+use keepwarm_tests::{admin, keepwarm, tools};
 use rustix::process::Signal;
 use serde_json::Value;
 
 const LONG: Duration = Duration::from_secs(60);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
 
 fn config(collector: &Collector, workers: u32) -> String {
     format!(
@@ -44,7 +46,8 @@ impl Random {
 }
 
 fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |value| value.parse().unwrap_or_else(|error| panic!("{name}: {error}")))
+    std::env::var(name)
+        .map_or(default, |value| value.parse().unwrap_or_else(|error| panic!("{name}: {error}")))
 }
 
 /// Counters by series, as far as they were seen, of each process.
@@ -66,10 +69,14 @@ impl Seen {
 fn scrape(service: &Service, over: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
     while !over.load(Ordering::Relaxed) {
+        // As quickly as nobody looks, and still without taking a processor from what is looked at.
+        std::thread::sleep(PAUSE);
         let metrics = admin::metrics(&service.server);
         let started = metrics["process_start_time_seconds"].to_string();
-        let is_counter = |name: &str| ["_total", "_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end));
-        let counters = metrics.into_iter().filter(|(name, _)| is_counter(name.split('{').next().unwrap_or_default()));
+        let is_counter =
+            |name: &str| ["_total", "_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end));
+        let counters =
+            metrics.into_iter().filter(|(name, _)| is_counter(name.split('{').next().unwrap_or_default()));
         seen.add(started, counters);
     }
     seen
@@ -83,9 +90,14 @@ fn read_events(service: &Service, over: &AtomicBool) -> usize {
         while !over.load(Ordering::Relaxed) {
             let Ok(snapshot) = events.try_snapshot() else { break };
             let pid = snapshot["status"]["pid"].to_string();
-            let number = |path: &str| (path.to_owned(), snapshot.pointer(path).and_then(Value::as_f64).expect(path));
-            seen.add(pid, ["/status/uptime_seconds", "/recent/slow_total", "/recent/failed_total"].map(number));
-            let rate = number("/now/per_second").1;
+            let number =
+                |path: &str| (path.to_owned(), snapshot.pointer(path).and_then(Value::as_f64).expect(path));
+            seen.add(
+                pid,
+                ["/status/uptime_seconds", "/recent/slow_total", "/recent/failed_total"].map(number),
+            );
+            // A process that has just begun to serve knows no rate.
+            let rate = snapshot["now"]["per_second"].as_f64().unwrap_or(0.0);
             assert!((0.0..1e6).contains(&rate), "{rate} requests a second");
             count += 1;
         }
@@ -97,6 +109,7 @@ fn read_events(service: &Service, over: &AtomicBool) -> usize {
 fn ask_why(service: &Service, over: &AtomicBool) -> usize {
     let (mut verdicts, file) = (0, service.server.folder().join("pid"));
     while !over.load(Ordering::Relaxed) {
+        std::thread::sleep(PAUSE);
         let mut command = Command::new(keepwarm());
         command.args(["why", "--json", "--pid-file"]).arg(&file);
         let output = tools::run(&mut command, LONG);
@@ -130,7 +143,8 @@ fn counted(collector: &Collector) -> BTreeMap<String, u64> {
     }
     let mut classes = BTreeMap::new();
     for (series, value) in seen.0.values().flatten().filter(|(_, value)| **value > 0.0) {
-        let code = series.split("\"code\": \"").nth(1).and_then(|rest| rest.split('"').next()).expect("a code");
+        let code =
+            series.split("\"code\": \"").nth(1).and_then(|rest| rest.split('"').next()).expect("a code");
         *classes.entry(code.to_owned()).or_default() += *value as u64;
     }
     classes
@@ -142,7 +156,7 @@ fn no_number_is_wrong_whatever_happens() {
     eprintln!("WATCHED_SEED={seed}");
     let collector = Collector::start();
     let service = Service::start(keepwarm(), &config(&collector, 2));
-    let load = Load::new(service.server.address(), "GET");
+    let load = Load::new(service.server.address(), "GET").with_work_ms(10);
     let (over, upgrades) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let outcomes = load.while_doing(2, 2, || {
@@ -155,14 +169,19 @@ fn no_number_is_wrong_whatever_happens() {
                 load.wait_for(30);
                 match random.below(3) {
                     0 => {
-                        service.server.configure(&config(&collector, 2 + u32::try_from(step % 2).expect("small")));
+                        service
+                            .server
+                            .configure(&config(&collector, 2 + u32::try_from(step % 2).expect("small")));
                         let mut command = Command::new(keepwarm());
                         command.args(["reload", "--pid-file"]).arg(service.server.folder().join("pid"));
                         tools::run_ok(&mut command, LONG);
                     }
                     1 => {
                         let workers = process::descendants(service.pid().expect("a process"));
-                        let workers: Vec<u32> = workers.into_iter().filter(|&pid| process::command(pid).contains("-m keepwarm")).collect();
+                        let workers: Vec<u32> = workers
+                            .into_iter()
+                            .filter(|&pid| process::command(pid).contains("-m keepwarm"))
+                            .collect();
                         let at = random.below(workers.len().max(1) as u64);
                         if let Some(&pid) = workers.get(usize::try_from(at).expect("small")) {
                             process::signal(pid, Signal::KILL);

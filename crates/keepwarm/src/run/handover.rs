@@ -36,8 +36,8 @@ pub(super) const PACKET: usize = 32 * 1024;
 /// A message between the old and the new process of an upgrade: one packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HandoverMessage {
-    /// The sockets of this `bind` are beside this packet; `lent`: systemd keeps them, too.
-    Listener { bind: String, lent: bool },
+    /// The sockets of this `bind` are beside this packet; `lent`: systemd keeps them, too; `admin`: `[admin]` has them, or a listener. A version before does not say it.
+    Listener { bind: String, lent: bool, admin: Option<bool> },
     /// No more listeners.
     End(HandoverRest),
     /// The new process serves, on the sockets of these; `histories`: it reads those of `keepwarm why`.
@@ -68,7 +68,9 @@ pub(super) struct HandoverRest {
 impl HandoverMessage {
     fn to_bytes(&self) -> Vec<u8> {
         let value = match self {
-            Self::Listener { bind, lent } => json!({ "say": "listener", "bind": bind, "lent": lent }),
+            Self::Listener { bind, lent, admin } => {
+                json!({ "say": "listener", "bind": bind, "lent": lent, "admin": admin })
+            }
             Self::End(HandoverRest { sizes, tickets, maintenance, drained, processes }) => {
                 let tickets: Vec<Value> = tickets.iter().map(ticket).collect();
                 json!({
@@ -96,7 +98,10 @@ impl HandoverMessage {
             |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned).ok_or_else(nonsense);
         let is = |name: &str| value.get(name).and_then(Value::as_bool).unwrap_or(false);
         Ok(match text("say")?.as_str() {
-            "listener" => Self::Listener { bind: text("bind")?, lent: is("lent") },
+            "listener" => {
+                let admin = value.get("admin").and_then(Value::as_bool);
+                Self::Listener { bind: text("bind")?, lent: is("lent"), admin }
+            }
             // A version that does not say it is one before.
             "end" => Self::End(HandoverRest {
                 sizes: value.get("sizes").map(sizes).unwrap_or_default(),
@@ -205,7 +210,7 @@ mod tests {
     fn packets_arrive_as_they_were_sent() {
         let (ours, theirs) = pair();
         let all = [
-            HandoverMessage::Listener { bind: "unix:/a b".to_owned(), lent: true },
+            HandoverMessage::Listener { bind: "unix:/a b".to_owned(), lent: true, admin: Some(false) },
             HandoverMessage::End(HandoverRest {
                 sizes: [("shop".to_owned(), 3)].into(),
                 tickets: vec![TicketSecret { name: [1; 16], secret: [2; 32], created: 3 }],
@@ -233,6 +238,8 @@ mod tests {
         let taken = BTreeSet::from(["127.0.0.1:80".to_owned()]);
         let ready = HandoverMessage::Ready { taken, histories: false };
         assert_eq!(read(r#"{ "say": "ready", "taken": ["127.0.0.1:80"] }"#), ready);
+        let listener = HandoverMessage::Listener { bind: "a:1".to_owned(), lent: true, admin: None };
+        assert_eq!(read(r#"{ "say": "listener", "bind": "a:1", "lent": true }"#), listener);
         assert_eq!(read(r#"{ "say": "go" }"#), HandoverMessage::Go { histories: false });
         let go = r#"{ "say": "go", "histories": true, "more": [1] }"#;
         assert_eq!(read(go), HandoverMessage::Go { histories: true });
@@ -244,7 +251,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let bound = ListeningSocket::adopt(listener.into()).unwrap();
-        let say = HandoverMessage::Listener { bind: "127.0.0.1:0".to_owned(), lent: false };
+        let say = HandoverMessage::Listener { bind: "127.0.0.1:0".to_owned(), lent: false, admin: None };
         send(&ours, &say, &[bound.as_fd(); SOCKETS]).unwrap();
         drop(bound);
         let (_, sockets) = receive(&theirs).unwrap().unwrap();
@@ -267,7 +274,7 @@ mod tests {
             assert!(beside.push(SendAncillaryMessage::ScmRights(&descriptors)));
             sendmsg(&ours, &[IoSlice::new(&say.to_bytes())], &mut beside, SendFlags::NOSIGNAL).unwrap();
         };
-        send(HandoverMessage::Listener { bind: "127.0.0.1:0".to_owned(), lent: false });
+        send(HandoverMessage::Listener { bind: "127.0.0.1:0".to_owned(), lent: false, admin: None });
         assert!(receive(&theirs).unwrap_err().to_string().contains("open files"));
         let go = HandoverMessage::Go { histories: true };
         send(go.clone());

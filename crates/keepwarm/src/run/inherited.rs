@@ -16,6 +16,8 @@ pub(super) struct InheritedSockets(Vec<InheritedSocket>);
 struct InheritedSocket {
     /// The `bind` it was made for; none from systemd, which knows addresses only.
     bind: Option<String>,
+    /// `[admin]` had it, or a listener; none: unknown.
+    admin: Option<bool>,
     bound: ListeningSocket,
     owner: SocketOwner,
 }
@@ -46,18 +48,31 @@ impl InheritedSockets {
             let unusable =
                 |error: std::io::Error| format!("cannot use descriptor {fd}, passed in LISTEN_FDS: {error}");
             let bound = own(fd).and_then(ListeningSocket::adopt).map_err(unusable)?;
-            inherited.0.push(InheritedSocket { bind: None, bound, owner: SocketOwner::ServiceManager });
+            inherited.0.push(InheritedSocket {
+                bind: None,
+                admin: None,
+                bound,
+                owner: SocketOwner::ServiceManager,
+            });
         }
         Ok(inherited)
     }
 
     /// One more, made for this `bind`.
-    pub(super) fn add(&mut self, bind: String, bound: ListeningSocket, owner: SocketOwner) {
-        self.0.push(InheritedSocket { bind: Some(bind), bound, owner });
+    pub(super) fn add(
+        &mut self,
+        bind: String,
+        admin: Option<bool>,
+        bound: ListeningSocket,
+        owner: SocketOwner,
+    ) {
+        self.0.push(InheritedSocket { bind: Some(bind), admin, bound, owner });
     }
 
-    /// The sockets for a `bind`; `None`: they must be created.
-    pub(super) fn take(&mut self, bind: &Bind) -> Option<(Vec<ListeningSocket>, SocketOwner)> {
+    /// The sockets for a `bind` of `[admin]` or of a listener; `None`: they must be created.
+    ///
+    /// A free port may be requested for both: each then gets its own. What has a port may pass from one to the other.
+    pub(super) fn take(&mut self, bind: &Bind, admin: bool) -> Option<(Vec<ListeningSocket>, SocketOwner)> {
         let name = bind.to_string();
         let mut addresses: Vec<SocketAddr> = Vec::new();
         if self.0.iter().any(|socket| socket.bind.is_none()) {
@@ -76,6 +91,11 @@ impl InheritedSockets {
                 .path()
                 .is_some_and(|bound| std::path::absolute(path).is_ok_and(|path| path == bound)),
             (None, _) => socket.bound.address.is_some_and(|address| addresses.contains(&address)),
+        };
+        let is_free_port = matches!(bind, Bind::Tcp(address) if address.port() == 0)
+            || matches!(bind, Bind::Host { port: 0, .. });
+        let fits = |socket: &InheritedSocket| {
+            fits(socket) && (!is_free_port || socket.admin.is_none_or(|is_admin| is_admin == admin))
         };
         let taken: Vec<InheritedSocket> = self.0.extract_if(.., |socket| fits(socket)).collect();
         let owner = taken.first()?.owner;

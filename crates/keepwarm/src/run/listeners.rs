@@ -16,7 +16,7 @@ use super::connection_limit;
 use super::inherited::{InheritedSockets, SocketOwner};
 use super::listener_handler::{ListenerHandler, ListenerSettings, ListenerTarget, ProxySettings};
 use super::plan::{ListenPlan, PlannedListener};
-use super::sockets::{OpenedSockets, OwnSockets, SocketCopies, Sockets};
+use super::sockets::{ADMIN, OpenedSockets, OwnSockets, SocketCopies, Sockets};
 use crate::acme::ChallengeResponder;
 use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, RouteTargets};
@@ -108,7 +108,7 @@ impl Listeners {
         let names = self.serving.values().map(|serving| (&serving.sockets, &serving.settings.name));
         names.for_each(|(sockets, name)| own.add(sockets, name, true));
         for bind in binds.filter(|bind| !admin.is_some_and(|admin| admin.serves(bind))) {
-            opened.open(bind, "admin", &mut self.inherited, &mut own)?;
+            opened.open(bind, ADMIN, &mut self.inherited, &mut own)?;
         }
         Ok(opened)
     }

@@ -13,6 +13,9 @@ use keepwarm_serve::{ListenerContext, StopListening};
 use super::inherited::{InheritedSockets, SocketOwner};
 use super::occupant;
 
+/// The section whose address may be requested as a free port beside that of a listener.
+pub(super) const ADMIN: &str = "admin";
+
 /// The sockets of one `bind`.
 pub(crate) struct Sockets {
     pub(crate) bounds: Vec<ListeningSocket>,
@@ -57,7 +60,7 @@ impl OpenedSockets {
         inherited: &mut InheritedSockets,
         own: &mut OwnSockets<'_>,
     ) -> Result<(), String> {
-        let sockets = match inherited.take(bind) {
+        let sockets = match inherited.take(bind, section == ADMIN) {
             Some((bounds, owner)) => Sockets { bounds, owner, inherited: true },
             None => bind_all(bind, own).map_err(|error| explain(bind, section, &error, own))?,
         };

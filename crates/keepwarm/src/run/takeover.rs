@@ -100,10 +100,10 @@ fn listeners(socket: &OwnedFd) -> io::Result<(InheritedSockets, HandoverRest)> {
     let mut inherited = InheritedSockets::default();
     loop {
         match handover::receive(socket)? {
-            Some((HandoverMessage::Listener { bind, lent }, sockets)) => {
+            Some((HandoverMessage::Listener { bind, lent, admin }, sockets)) => {
                 let owner = if lent { SocketOwner::ServiceManager } else { SocketOwner::Keepwarm };
                 for socket in sockets {
-                    inherited.add(bind.clone(), ListeningSocket::adopt(socket)?, owner);
+                    inherited.add(bind.clone(), admin, ListeningSocket::adopt(socket)?, owner);
                 }
             }
             Some((HandoverMessage::End(rest), _)) => {

@@ -131,11 +131,13 @@ async fn read_reply(socket: &OwnedFd) -> io::Result<Option<HandoverMessage>> {
 }
 
 fn hand_over(socket: &OwnedFd, listeners: &Listeners, admin: &Admin, rest: HandoverRest) -> io::Result<()> {
-    for (bind, lent, bounds) in listeners.offers().chain(admin.offers()) {
+    let of_listeners = listeners.offers().map(|offer| (offer, false));
+    for ((bind, lent, bounds), is_admin) in of_listeners.chain(admin.offers().map(|offer| (offer, true))) {
         let bounds: Vec<_> = bounds.iter().collect();
         for some in bounds.chunks(SOCKETS) {
             let sockets: Vec<BorrowedFd<'_>> = some.iter().map(|bound| bound.as_fd()).collect();
-            handover::send(socket, &HandoverMessage::Listener { bind: bind.clone(), lent }, &sockets)?;
+            let listener = HandoverMessage::Listener { bind: bind.clone(), lent, admin: Some(is_admin) };
+            handover::send(socket, &listener, &sockets)?;
         }
     }
     handover::send(socket, &HandoverMessage::End(rest), &[])
