@@ -70,7 +70,9 @@ pub struct RequestTimeline {
 pub struct TimelinePhases {
     /// Reading its head, and its body if that comes before the app is called.
     pub read: Duration,
-    /// Waiting for a worker.
+    /// With workers that were lost or did not take it, until it began to wait for the last one.
+    pub retry: Duration,
+    /// Waiting for that one.
     pub queue: Duration,
     /// In the worker, until the response began; all of its time there if none did.
     pub head: Duration,
@@ -133,7 +135,7 @@ impl RequestTimeline {
     /// What its calls call it.
     fn names(&self) -> RequestNames {
         let process = self.worker.zip(self.phases).and_then(|(worker, phases)| {
-            let spent = (phases.read + phases.queue, phases.head + phases.body);
+            let spent = (phases.read + phases.retry + phases.queue, phases.head + phases.body);
             worker.process(self.received, spent)
         });
         RequestNames { id: self.id, trace: self.trace, process }

@@ -9,6 +9,7 @@ const NUMBER = true;
 /** The parts of a request in their order: member, name, and what it is. */
 const PARTS = [
   ["read_seconds", "read", "reading the request"],
+  ["retry_seconds", "retry", "with workers that were lost or did not take it"],
   ["queue_seconds", "queue", "waiting for a worker"],
   ["app_seconds", "app", "in the worker, until the response began"],
   ["body_seconds", "body", "in the worker, until the response was complete"],
@@ -26,7 +27,7 @@ export const RECENT = {
     ["STATUS", "status that was sent; -: none"],
     ["REASON", "why it failed, as in the access log; -: the app chose the status"],
     ["TOOK", "from the first byte of the request to the last byte of the response", NUMBER],
-    ["WHERE", "the part that took longest: read, queue, app (until the response began), body (the rest of it) or write"],
+    ["WHERE", "the part that took longest: read, retry (with workers that were lost), queue, app (until the response began), body (the rest of it) or write"],
     ["CALLS", "its calls to upstreams, as far as they are known to be its", NUMBER],
     ["WORKER", "worker that had it last; -: none"],
     ["ROUTE", "pattern of its route"],
