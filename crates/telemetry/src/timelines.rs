@@ -4,15 +4,19 @@
 //! lock, which a server whose requests all fail can afford as well. Each list is a ring, so memory is bounded whatever happens: [`KEPT`] requests, each with at
 //! most [`CALLS_SHOWN`] calls.
 
+mod app_calls;
 mod calls;
+mod registry;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-pub use self::calls::{
-    AppCalls, Attribution, CALLS_SHOWN, CallTimeline, Caller, OwnTrace, ProcessTime, RequestCalls,
-    RequestNames, Taken, app_calls, are_calls_held, forget_old_calls, note_app_calls, note_call, take_calls,
+pub use self::app_calls::{AppCalls, app_calls, note_app_calls};
+pub use self::calls::{Attribution, CALLS_SHOWN, CallTimeline, RequestCalls};
+pub use self::registry::{
+    Caller, OwnTrace, ProcessTime, RequestNames, Taken, are_calls_held, forget_old_calls, note_call,
+    take_calls,
 };
 use crate::RequestId;
 
@@ -149,13 +153,13 @@ impl RequestTimeline {
 
 /// Keeps a request, in place of the oldest of its list.
 pub fn keep_timeline(notable: Notable, request: RequestTimeline) {
-    lock().keep(notable, request);
+    lock(&TIMELINES).keep(notable, request);
 }
 
 /// The lists as they are now.
 #[must_use]
 pub fn timelines() -> Timelines {
-    let mut lists = lock();
+    let mut lists = lock(&TIMELINES);
     if are_calls_held() {
         let Timelines { slow, failed, .. } = &mut *lists;
         slow.iter_mut().chain(failed).for_each(RequestTimeline::take_late_calls);
@@ -163,9 +167,9 @@ pub fn timelines() -> Timelines {
     lists.clone()
 }
 
-fn lock() -> MutexGuard<'static, Timelines> {
-    // Every state of the lists is a valid one.
-    TIMELINES.lock().unwrap_or_else(PoisonError::into_inner)
+/// Every state of what is locked here is a valid one.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The part of a target that is kept and shown: the path without the query, which may hold what only the client should know, cut at 256 bytes. Bytes
