@@ -268,10 +268,10 @@ fn slow_and_failed_requests_are_shown_with_where_their_time_went() {
     let names = |dialog: &Value| -> Vec<Value> {
         dialog["lines"].as_array().expect("lines").iter().map(|line| line[0].clone()).collect()
     };
-    assert_eq!(names(app), ["read", "queue", "app", "body", "write"], "{seen:#}");
+    assert_eq!(names(app), ["read", "retry", "queue", "app", "body", "write"], "{seen:#}");
     assert_eq!(names(upstream), ["call to nobody"], "{seen:#}");
     let meaning = upstream["lines"][0][2].as_str().expect("a text");
-    assert!(meaning.contains("127.0.0.1:1: ") && meaning.ends_with("it is what the route does"), "{meaning}");
+    assert!(meaning.contains("127.0.0.1:1: ") && meaning.ends_with("; the call of its route"), "{meaning}");
     for bar in seen["dialogs"]
         .as_array()
         .expect("dialogs")

@@ -159,6 +159,21 @@ fn a_call_over_a_unix_socket_is_known_by_the_process_of_a_worker_with_one_reques
     }
 }
 
+/// Which of its requests a worker calls for is not known then, and is not guessed.
+#[test]
+fn a_worker_with_several_requests_at_once_is_not_known_by_time() {
+    let origin = Origin::fixed("found");
+    let text = config(origin.address(), "").replace("workers = 1\n", "workers = 1\nthreads = 2\n");
+    let server = Server::spawn(&text, |command| {
+        std::fs::write(command.get_current_dir().expect("a folder").join("calls.py"), APP).expect("written");
+    })
+    .listening();
+    server.ask(get("/unix/silent?calls=2"));
+    server.ask(get("/unix/named?calls=2&with=id"));
+    assert_eq!(failed(&server, "/unix/named")["call_count"], 2);
+    assert_eq!(failed(&server, "/unix/silent")["call_count"], 0);
+}
+
 #[test]
 fn a_call_that_names_nobody_is_of_no_request() {
     let origin = Origin::fixed("found");

@@ -108,11 +108,34 @@ fn a_slow_request_is_kept_with_where_its_time_went() {
 
     let phases = &slow["phases"];
     assert!(seconds(phases, "app_seconds") >= 0.2, "{phases:#}");
-    let sum: f64 = ["read", "queue", "app", "body", "write"]
+    let sum: f64 = ["read", "retry", "queue", "app", "body", "write"]
         .iter()
         .map(|phase| seconds(phases, &format!("{phase}_seconds")))
         .sum();
     assert!((sum - seconds(slow, "seconds")).abs() < 1e-6, "{slow:#}");
+}
+
+/// The time with a worker that was lost is neither reading nor waiting.
+#[test]
+fn a_request_that_was_given_again_has_the_time_with_its_first_worker() {
+    let server = Server::start_with(&CONFIG.replace("50ms", "1ms"), |command| {
+        let file = command.get_current_dir().expect("a folder").join("count");
+        command.env("COUNT_FILE", file);
+    })
+    .warm("/pong");
+    let mut events = Events::open(&server);
+    events.snapshot();
+    assert_eq!(server.client().ask(get("/slow/die-once?id=1")).status, 200);
+    let snapshot =
+        events.wait_for("it is there", |snapshot| paths(snapshot, "slow").contains(&"/slow/die-once"));
+    let request =
+        list(&snapshot, "slow").iter().find(|one| one["path"] == "/slow/die-once").expect("waited for");
+    assert!(seconds(&request["phases"], "retry_seconds") > 0.0, "{request:#}");
+    assert_eq!((&request["status"], &request["worker"]), (&200.into(), &1.into()));
+    server.client().ask(get("/slow/sleep?ms=20"));
+    let snapshot =
+        events.wait_for("it is there", |snapshot| paths(snapshot, "slow").contains(&"/slow/sleep"));
+    assert_eq!(seconds(&list(&snapshot, "slow")[0]["phases"], "retry_seconds"), 0.0);
 }
 
 /// What is the fault of the app or of Keepwarm, and nothing else.

@@ -105,7 +105,7 @@ pub(crate) fn measure(request: &Request, outcome: &Outcome) {
     let phases = request.notes.times.map(|times| RequestPhases {
         queue: times.queue,
         app: times.app,
-        write: outcome.elapsed.saturating_sub(times.read + times.queue + times.app),
+        write: outcome.elapsed.saturating_sub(times.before_app() + times.app),
     });
     let finished = FinishedRequest { status: outcome.status, elapsed: outcome.elapsed, phases };
     let meter = request.notes.meter.unwrap_or_else(|| *UNROUTED);

@@ -72,7 +72,8 @@ impl Frontend for Edge {
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
         measure(request, outcome);
-        let calls = are_calls_held().then(|| notable::take_calls_of(request));
+        let calls =
+            (are_calls_held() && request.notes.times.is_some()).then(|| notable::take_calls_of(request));
         if notable::may_be_notable(request, outcome) {
             notable::keep(request, outcome, calls);
         }

@@ -30,7 +30,7 @@ pub(crate) fn may_be_notable(request: &Request, outcome: &Outcome) -> bool {
 pub(crate) fn take_calls_of(request: &Request) -> RequestCalls {
     let times = request.notes.times;
     let process = times.and_then(|times| {
-        times.worker?.process(request.received().into_std(), (times.read + times.queue, times.app))
+        times.worker?.process(request.received().into_std(), (times.before_app(), times.app))
     });
     let names = RequestNames { id: RequestId::new(request.number()), trace: own_trace(request), process };
     let calls = take_calls(&names, Taken::AtItsEnd);
@@ -78,7 +78,7 @@ fn has_failed(notes: &RequestContext, outcome: &Outcome) -> bool {
 fn is_slow(notes: &RequestContext, meter: Option<&RouteMeter>) -> bool {
     let waited = match (&notes.times, &notes.call) {
         (Some(times), _) if times.logged_slow => return true,
-        (Some(times), _) => times.queue + times.head,
+        (Some(times), _) => times.retry + times.queue + times.head,
         (None, Some(call)) => call.times.queue + call.times.connect + call.times.first_byte,
         (None, None) => return false,
     };
@@ -106,6 +106,7 @@ fn timeline(request: &Request, outcome: &Outcome, meter: Option<&RouteMeter>) ->
         slow: meter.map_or(meters::SLOW, RouteMeter::slow),
         phases: request.notes.times.map(|times| TimelinePhases {
             read: times.read,
+            retry: times.retry,
             queue: times.queue,
             head: times.head,
             body: times.app.saturating_sub(times.head),
@@ -176,6 +177,7 @@ mod tests {
         for (case, times, slow) in [
             ("quick", RequestTimes { queue: short, ..times }, false),
             ("queue and app", RequestTimes { queue: short, app: short, head: short, ..times }, true),
+            ("given again", RequestTimes { retry: short, app: short, head: short, ..times }, true),
             ("a slow upload", RequestTimes { read: long, app: short, head: short, ..times }, false),
             ("a stream", RequestTimes { app: long, head: short, ..times }, false),
             ("logged", RequestTimes { app: long, head: short, logged_slow: true, ..times }, true),

@@ -83,7 +83,7 @@ fn span(request: &Request, outcome: &Outcome, trace: &RequestTrace, failed: bool
         end: SystemTime::now(),
         elapsed: outcome.elapsed,
         phases: request.notes.times.map(|times| SpanPhases {
-            read: times.read,
+            read: times.read + times.retry,
             queue: times.queue,
             app: times.app,
         }),

@@ -153,7 +153,9 @@ pub struct RouteContext {
 pub struct RequestTimes {
     /// Reading its head, and its body if that comes before the app is called.
     pub read: Duration,
-    /// Waiting for a worker.
+    /// With workers that were lost or did not take it, until it began to wait for the last one.
+    pub retry: Duration,
+    /// Waiting for a worker, the last one if there were several.
     pub queue: Duration,
     /// Time in a worker: until the app's response was complete, or the request was given up.
     pub app: Duration,
@@ -170,7 +172,9 @@ pub struct RequestTimes {
 pub struct RequestInstants {
     /// The first byte of its head was read.
     pub received: Instant,
-    /// It began to wait for a worker.
+    /// It began to wait for a worker, for the first time.
+    pub first_waited: Instant,
+    /// It began to wait for the worker that had it last.
     pub waited: Instant,
     /// A worker began with it.
     pub begun: Instant,
@@ -181,11 +185,17 @@ pub struct RequestInstants {
 }
 
 impl RequestTimes {
+    /// What has passed before a worker began with it.
+    pub fn before_app(&self) -> Duration {
+        self.read + self.retry + self.queue
+    }
+
     /// The durations between these instants.
     pub fn between(at: RequestInstants, worker: Option<TimelineWorker>, logged_slow: bool) -> Self {
         let app = at.ended.saturating_duration_since(at.begun);
         Self {
-            read: at.waited.saturating_duration_since(at.received),
+            read: at.first_waited.saturating_duration_since(at.received),
+            retry: at.waited.saturating_duration_since(at.first_waited),
             queue: at.begun.saturating_duration_since(at.waited),
             app,
             head: at.headed.map_or(app, |headed| headed.saturating_duration_since(at.begun).min(app)),

@@ -4,16 +4,20 @@
 //! lock, which a server whose requests all fail can afford as well. Each list is a ring, so memory is bounded whatever happens: [`KEPT`] requests, each with at
 //! most [`CALLS_SHOWN`] calls.
 
+mod app_calls;
 mod calls;
+mod registry;
 mod stacks;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-pub use self::calls::{
-    AppCalls, Attribution, CALLS_SHOWN, CallTimeline, Caller, OwnTrace, ProcessTime, RequestCalls,
-    RequestNames, Taken, app_calls, are_calls_held, forget_old_calls, note_app_calls, note_call, take_calls,
+pub use self::app_calls::{AppCalls, app_calls, note_app_calls};
+pub use self::calls::{Attribution, CALLS_SHOWN, CallTimeline, RequestCalls};
+pub use self::registry::{
+    Caller, OwnTrace, ProcessTime, RequestNames, Taken, are_calls_held, forget_old_calls, note_call,
+    take_calls,
 };
 pub use self::stacks::{SampledStack, note_stacks};
 use crate::RequestId;
@@ -74,7 +78,9 @@ pub struct RequestTimeline {
 pub struct TimelinePhases {
     /// Reading its head, and its body if that comes before the app is called.
     pub read: Duration,
-    /// Waiting for a worker.
+    /// With workers that were lost or did not take it, until it began to wait for the last one.
+    pub retry: Duration,
+    /// Waiting for that one.
     pub queue: Duration,
     /// In the worker, until the response began; all of its time there if none did.
     pub head: Duration,
@@ -142,7 +148,7 @@ impl RequestTimeline {
     /// What its calls call it.
     fn names(&self) -> RequestNames {
         let process = self.worker.zip(self.phases).and_then(|(worker, phases)| {
-            let spent = (phases.read + phases.queue, phases.head + phases.body);
+            let spent = (phases.read + phases.retry + phases.queue, phases.head + phases.body);
             worker.process(self.received, spent)
         });
         RequestNames { id: self.id, trace: self.trace, process }
@@ -156,13 +162,13 @@ impl RequestTimeline {
 
 /// Keeps a request, in place of the oldest of its list.
 pub fn keep_timeline(notable: Notable, request: RequestTimeline) {
-    lock().keep(notable, request);
+    lock(&TIMELINES).keep(notable, request);
 }
 
 /// The lists as they are now.
 #[must_use]
 pub fn timelines() -> Timelines {
-    let mut lists = lock();
+    let mut lists = lock(&TIMELINES);
     if are_calls_held() {
         let Timelines { slow, failed, .. } = &mut *lists;
         slow.iter_mut().chain(failed).for_each(RequestTimeline::take_late_calls);
@@ -170,9 +176,9 @@ pub fn timelines() -> Timelines {
     lists.clone()
 }
 
-fn lock() -> MutexGuard<'static, Timelines> {
-    // Every state of the lists is a valid one.
-    TIMELINES.lock().unwrap_or_else(PoisonError::into_inner)
+/// Every state of what is locked here is a valid one.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The part of a target that is kept and shown: the path without the query, which may hold what only the client should know, cut at 256 bytes. Bytes

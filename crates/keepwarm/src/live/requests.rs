@@ -62,9 +62,10 @@ fn stack(stack: &SampledStack) -> Value {
 /// They add up to the duration of the request.
 fn phases(request: &RequestTimeline) -> Value {
     let Some(phases) = request.phases else { return Value::Null };
-    let before = phases.read + phases.queue + phases.head + phases.body;
+    let before = phases.read + phases.retry + phases.queue + phases.head + phases.body;
     json!({
         "read_seconds": phases.read.as_secs_f64(),
+        "retry_seconds": phases.retry.as_secs_f64(),
         "queue_seconds": phases.queue.as_secs_f64(),
         "app_seconds": phases.head.as_secs_f64(),
         "body_seconds": phases.body.as_secs_f64(),

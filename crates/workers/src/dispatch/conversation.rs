@@ -96,6 +96,8 @@ pub(super) struct Conversation<'a, 'c> {
     given: u8,
     /// When it was last given, or left to wait.
     since: Instant,
+    /// When it was first.
+    first_since: Option<Instant>,
     /// That it is slow is in the log.
     slow_said: bool,
     /// It takes longer than is usual.
@@ -138,6 +140,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             probe: None,
             given: 0,
             since: now(),
+            first_since: None,
             slow_said: false,
             sampling: None,
             starved: false,
@@ -186,6 +189,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
 
     fn enqueue(&mut self, frame: Vec<u8>) -> bool {
         self.since = Instant::now();
+        self.first_since.get_or_insert(self.since);
         self.given = self.given.saturating_add(1);
         self.half_close_said = false;
         // Of the worker that had it before.

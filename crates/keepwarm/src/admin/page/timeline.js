@@ -9,6 +9,7 @@ const NUMBER = true;
 /** The parts of a request in their order: member, name, and what it is. */
 const PARTS = [
   ["read_seconds", "read", "reading the request"],
+  ["retry_seconds", "retry", "with workers that were lost or did not take it"],
   ["queue_seconds", "queue", "waiting for a worker"],
   ["app_seconds", "app", "in the worker, until the response began"],
   ["body_seconds", "body", "in the worker, until the response was complete"],
@@ -26,7 +27,7 @@ export const RECENT = {
     ["STATUS", "status that was sent; -: none"],
     ["REASON", "why it failed, as in the access log; -: the app chose the status"],
     ["TOOK", "from the first byte of the request to the last byte of the response", NUMBER],
-    ["WHERE", "the part that took longest: read, queue, app (until the response began), body (the rest of it) or write"],
+    ["WHERE", "the part that took longest: read, retry (with workers that were lost), queue, app (until the response began), body (the rest of it) or write"],
     ["CALLS", "its calls to upstreams, as far as they are known to be its", NUMBER],
     ["WORKER", "worker that had it last; -: none"],
     ["ROUTE", "pattern of its route"],
@@ -147,10 +148,10 @@ function linesOf(request) {
 
 const CALL_PARTS = [["queue_seconds", "call-queue"], ["connect_seconds", "call-connect"], ["first_byte_seconds", "call"], ["body_seconds", "call-body"]];
 const KNOWN_BY = {
-  request_id: "by the id of the request that it carries",
-  trace: "by the trace that it carries",
-  time: "by time: its worker had no other request",
-  route: "it is what the route does",
+  request_id: "known by the id of the request that it carries",
+  trace: "known by the trace that it carries",
+  time: "known by time: its worker had no other request",
+  route: "the call of its route",
 };
 
 function callLine(call, request) {
@@ -161,15 +162,17 @@ function callLine(call, request) {
     end += call[member] ?? (name === "call" ? call.seconds : 0);
     return { name, begin: at(begin), end: at(end) };
   });
-  const outcome = call.failure === null ? `status ${words(call.status)}` : words(call.failure);
-  const waited = call.connect_seconds === null ? "" : `, connected in ${time(call.connect_seconds)}, first byte after ${time(call.first_byte_seconds)}`;
+  // A call may have failed first, and succeeded then.
+  const hasFailed = call.failure !== null && !(call.status < 500 && call.status !== null);
+  const outcome = hasFailed ? words(call.failure) : `status ${words(call.status)}${call.failure === null ? "" : ` after ${words(call.failure)}`}`;
+  const waited = hasFailed || call.connect_seconds === null ? "" : `, connected in ${time(call.connect_seconds)}, first byte after ${time(call.first_byte_seconds)}`;
   const tried = call.attempts > 1 ? `, ${call.attempts} attempts` : "";
   return {
     label: `call to ${words(call.upstream)}`,
     parts,
     seconds: call.seconds,
     from: call.start_seconds,
-    meaning: `${words(call.endpoint)}: ${outcome}${waited}${tried}; known ${KNOWN_BY[call.known_by] ?? words(call.known_by)}`,
+    meaning: `${words(call.endpoint)}: ${outcome}${waited}${tried}; ${KNOWN_BY[call.known_by] ?? words(call.known_by)}`,
   };
 }
 

@@ -88,7 +88,7 @@ fn longest(phases: &Value) -> String {
         let seconds = phases.get(format!("{name}_seconds"))?;
         Some((name, seconds, seconds.as_f64()?))
     };
-    let parts = ["read", "queue", "app", "body", "write"].into_iter().filter_map(part);
+    let parts = ["read", "retry", "queue", "app", "body", "write"].into_iter().filter_map(part);
     // The first of equal ones, as on the page.
     let longest = parts.reduce(|most, part| if part.2 > most.2 { part } else { most });
     longest.map_or_else(|| "-".to_owned(), |(name, seconds, _)| format!("{name} {}", time(seconds)))

@@ -59,6 +59,7 @@ impl Conversation<'_, '_> {
         let ended = self.ended.unwrap_or_else(Instant::now);
         let at = RequestInstants {
             received: self.exchange.received(),
+            first_waited: self.first_since.unwrap_or(self.since),
             waited: self.since,
             begun: self.call.in_work_since().unwrap_or(ended),
             headed: self.headed,

@@ -233,8 +233,10 @@ pub(super) struct Relay<'a, 'c, C: Dialect> {
     anew: bool,
     /// The worker that has failed it last.
     failed_at: Option<Arc<Link>>,
-    /// When it last began to wait for a worker.
+    /// When it first began to wait for a worker: its age in the queue.
     since: Instant,
+    /// When it last did, if it was given before.
+    waited: Option<Instant>,
     /// When the server had said all of its response.
     ended: Option<Instant>,
     /// When it had said its head.
@@ -264,6 +266,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             anew: false,
             failed_at: None,
             since: Instant::now(),
+            waited: None,
             ended: None,
             headed: None,
             logged_slow: false,
@@ -382,7 +385,8 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         let ended = self.ended.unwrap_or_else(Instant::now);
         let at = RequestInstants {
             received: self.exchange.received(),
-            waited: self.since,
+            first_waited: self.since,
+            waited: self.waited.unwrap_or(self.since),
             begun: self.call.in_work_since().unwrap_or(ended),
             headed: self.headed,
             ended,

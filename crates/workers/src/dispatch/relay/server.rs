@@ -379,6 +379,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         if again {
             // Back to the state of one that waits.
             drop(self.call.take_frame());
+            self.waited = Some(Instant::now());
         } else {
             self.since = Instant::now();
         }
