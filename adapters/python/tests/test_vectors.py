@@ -66,12 +66,14 @@ def described(kind, flags, stream, payload):
         frame["amount"] = wire.decode_credit(payload)
     elif kind in (wire.RESET, wire.CLOSE):
         frame["code"], frame["reason"] = wire.decode_reason(payload)
+    elif kind == wire.LEAKS:
+        frame["flags"] = ["END"] if flags else []
     elif kind == wire.PING:
         frame["payload"] = payload.hex()
     return frame
 
 
-TYPE_NAMES = {"WELCOME", "REQUEST", "DATA", "TRAILERS", "CREDIT", "RESET", "HALF_CLOSE", "TEXT", "BINARY", "CLOSE", "PING", "DRAIN"}
+TYPE_NAMES = {"WELCOME", "REQUEST", "DATA", "TRAILERS", "CREDIT", "RESET", "HALF_CLOSE", "TEXT", "BINARY", "CLOSE", "PING", "DRAIN", "LEAKS"}
 
 
 def expected(frame):
@@ -101,6 +103,9 @@ def encoded(frame):
     if kind == "SAMPLES":
         stacks = [[part.encode("latin-1") for part in pair] for pair in frame["stacks"]]
         return wire.samples(frame["request"], frame["dropped"], stacks)
+    if kind == "GROWTH":
+        changes = [[part.encode("latin-1") for part in pair] for pair in frame["changes"]]
+        return wire.growth(frame["request"], frame["microseconds"], changes)
     if kind == "RESET":
         return wire.reset(stream, frame["code"], frame["reason"])
     if kind == "CLOSE":

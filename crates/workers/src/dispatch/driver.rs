@@ -384,6 +384,7 @@ fn item(event: SessionEvent<'_>) -> Option<Item> {
         | SessionEvent::Inform { .. }
         | SessionEvent::Hijack { .. }
         | SessionEvent::Samples(_)
+        | SessionEvent::Growth(_)
         | SessionEvent::Dropped { .. } => return None,
     })
 }

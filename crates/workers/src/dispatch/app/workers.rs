@@ -48,6 +48,7 @@ impl App {
             user,
             profile: _,
             late_signals: _,
+            leaks: _,
         } = capabilities.wire;
         self.blocking.store(blocking, Ordering::Relaxed);
         self.cgi_names.store(cgi_names, Ordering::Relaxed);
