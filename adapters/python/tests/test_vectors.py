@@ -253,10 +253,10 @@ class Sessions(unittest.TestCase):
                 if step.get("dropped") and "END" in frame.get("flags", ()):
                     script.queue(opened[frame["stream"]]).put_nowait(None)  # it could not say it, and gives up
                 await settle()
+        self.check_growth(transport.written, steps)
         for number in list(opened.values()):
             script.queue(number).put_nowait(None)
         await settle()
-        self.check_growth(transport.written, steps)
 
     def check_growth(self, written, steps):
         """The application keeps what it wants: only for what there is GROWTH is in the transcript. The last may have crossed the END of LEAKS, and does not here."""
