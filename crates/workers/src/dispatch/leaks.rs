@@ -32,6 +32,7 @@ pub struct LeakSearch(Arc<App>);
 pub struct Measuring {
     app: Arc<App>,
     link: Arc<Link>,
+    takes_many: bool,
     measurements: UnboundedReceiver<Measurement>,
 }
 
@@ -118,11 +119,11 @@ impl LeakSearch {
             }
             inner.leaks = Some(Box::new(LinkLeaks::new(sender)));
         }
-        let measuring = Measuring { app: Arc::clone(app), link: Arc::clone(&link), measurements };
+        let mut measuring =
+            Measuring { app: Arc::clone(app), link: Arc::clone(&link), takes_many: false, measurements };
         link.set_awaits_idle(true);
-        if !app.state().queue.measure(&link) {
-            return None;
-        }
+        let places = app.state().queue.measure(&link)?;
+        measuring.takes_many = places > 1;
         app.count_if_idle(&link);
         Some(measuring)
     }
@@ -148,6 +149,12 @@ impl Measuring {
             Some(leaks) if !self.link.is_retired() => (leaks.state, leaks.since),
             _ => (MeasuringState::Over, Instant::now()),
         }
+    }
+
+    /// Whether it takes several requests at once when it is not measured.
+    #[must_use]
+    pub fn takes_many(&self) -> bool {
+        self.takes_many
     }
 
     /// Who.

@@ -82,14 +82,13 @@ impl Queue {
         });
     }
 
-    /// A worker that serves is to be measured: it gets nothing for now. `false`: it gets nothing more, or is measured already.
-    pub(super) fn measure(&mut self, link: &Arc<Link>) -> bool {
-        let Some(entry) = self.entry(link).filter(|entry| !entry.retired && entry.before.is_none()) else {
-            return false;
-        };
-        entry.before = Some((entry.slots, entry.ahead));
-        (entry.slots, entry.ahead) = (0, 0);
-        true
+    /// A worker that serves is to be measured: it gets nothing for now. Gives how many places it has had. `None`: it gets nothing more, or is measured
+    /// already.
+    pub(super) fn measure(&mut self, link: &Arc<Link>) -> Option<usize> {
+        let entry = self.entry(link).filter(|entry| !entry.retired && entry.before.is_none())?;
+        let before = (entry.slots, entry.ahead);
+        (entry.before, entry.slots, entry.ahead) = (Some(before), 0, 0);
+        Some(before.0)
     }
 
     /// It takes one request at a time.
