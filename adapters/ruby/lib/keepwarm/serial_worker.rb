@@ -69,6 +69,7 @@ module Keepwarm
     # As the loop above, from LEAKS to its end. It waits and measures where nothing of a request has been on the stack.
     def serve_measured
       connection = @connection
+      @service.forget
       connection.measure
       while connection.growth && !connection.lost && !connection.leaving
         connection.idle = true
@@ -76,6 +77,7 @@ module Keepwarm
         connection.settle_drain if connection.drain_asked
         connection.sock.wait_readable if connection.buffer.empty?
         Growth.below { frame(*connection.next_frame) }
+        @service.forget
         connection.measure
       end
     end

@@ -73,6 +73,7 @@ module Keepwarm
       @working[number] = [id, Thread.current]
       if @connection.growth
         Growth.below { serve(service, flags, stream, strings, body) }
+        service.forget
       else
         serve(service, flags, stream, strings, body)
       end
