@@ -95,8 +95,9 @@ class GrowthTest < Minitest::Test
     "/class_variable" => { "held;Shop::Page::@@seen" => 1, "object;String" => 1 },
     "/class_instance" => { "held;Shop::Page.@views" => 1, "object;String" => 1 },
     "/service" => { "held;Shop::SERVICE.@entries" => 1, "held;Shop::SERVICE.@keys" => 1, "object;String" => 2 },
+    "/settings" => { "held;Shop::Settings.notes" => 1, "object;String" => 1 },
     "/queue" => { "held;Shop::QUEUE" => 1, "object;String" => 1 },
-    "/closure" => { "held;closed_over (block at growth_app.rb:121)" => 1, "object;String" => 1 },
+    "/closure" => { "held;closed_over (block at growth_app.rb:131)" => 1, "object;String" => 1 },
     "/thread" => { "held;Thread.current[:kept]" => 1 },
     "/thread_variable" => { "held;Thread.current.thread_variable_get(:kept)" => 1 },
     "/middleware" => { 'held;Middleware#@seen' => 1, "object;String" => 1 },
@@ -146,10 +147,26 @@ class GrowthTest < Minitest::Test
   def test_an_application_that_keeps_nothing
     [SERIAL, THREADED].each do |options|
       growing(*options) do |worker|
-        paths = ["/", "/big", "/garbage", "/cycle", "/#{"long" * 50}"]
-        20.times { |number| measured(worker, paths[number % 5]) }
-        20.times { |number| assert_empty measured(worker, paths[number % 5], query: "q=#{"x" * number}"), "#{options} #{paths[number % 5]}" }
+        assert_nothing_kept(worker, ["/", "/big", "/garbage", "/cycle", "/header", "/#{"long" * 50}"])
       end
+    end
+  end
+
+  def test_the_example_of_sinatra_keeps_nothing
+    folder = File.expand_path("../../../examples/sinatra", __dir__)
+    [SERIAL, THREADED].each do |options|
+      Driver::Worker.with("config.ru", *options, directory: folder) do |worker|
+        begin_growth(worker)
+        assert_nothing_kept(worker, %w[/ /products /missing /whoami])
+      end
+    end
+  end
+
+  def assert_nothing_kept(worker, paths)
+    40.times do |number|
+      path = paths[number % paths.size]
+      changes = measured(worker, path, status: nil, query: "q=#{"x" * number}")
+      assert_empty changes, "#{path}, request #{number}" if number >= 20
     end
   end
 

@@ -17,7 +17,6 @@ module Keepwarm
     STANDARD = [RbConfig::CONFIG["rubylibdir"], RbConfig::CONFIG["rubyarchdir"]].map { |path| "#{path}/" }.freeze
     RUBYS_GLOBALS = /\A\$(\W|\d+|-\w|_|LOAD_PATH|LOADED_FEATURES|PROGRAM_NAME|FILENAME|DEBUG|VERBOSE|std(in|out|err))\z/.freeze
     NOT_THE_APPLICATIONS = /\A(Keepwarm|Gem|Bundler)(::|\z)/.freeze # modules, with all that is in them
-    LEAVES = [String, Symbol, Numeric, Regexp, Module, Range, Random, IO, NilClass, TrueClass, FalseClass].freeze
 
     # Ruby's own methods, whatever a class makes of them.
     module Own
@@ -29,6 +28,8 @@ module Keepwarm
       CLASS = of(::Kernel, :class)
       IVARS = of(::Kernel, :instance_variables)
       IVAR = of(::Kernel, :instance_variable_get)
+      METHODS = of(::Kernel, :singleton_methods)
+      METHOD = of(::Kernel, :singleton_method)
       NAME = of(::Module, :name)
       CONSTANTS = of(::Module, :constants)
       CONSTANT = of(::Module, :const_get)
@@ -38,16 +39,17 @@ module Keepwarm
       CVAR = of(::Module, :class_variable_get)
       MEMBERS = of(::Struct, :members)
       VALUES = of(::Struct, :to_a)
+      HASH_SIZE = of(::Hash, :size)
+      ARRAY_SIZE = of(::Array, :size)
+      SET_SIZE = of(::Set, :size)
+      QUEUE_SIZE = of(::Thread::Queue, :size)
+      SIZED_QUEUE_SIZE = of(::Thread::SizedQueue, :size)
       AT = of(::Array, :at)
       PAIRS = of(::Hash, :to_a)
       SET = of(::Set, :to_a)
     end
 
-    SIZES = {
-      ::Hash => Own.of(::Hash, :size), ::Array => Own.of(::Array, :size), ::Set => Own.of(::Set, :size),
-      ::Thread::Queue => Own.of(::Thread::Queue, :size), ::Thread::SizedQueue => Own.of(::Thread::SizedQueue, :size)
-    }.freeze
-    private_constant :NODES, :HOPS, :ELEMENTS, :OWN, :STANDARD, :RUBYS_GLOBALS, :NOT_THE_APPLICATIONS, :LEAVES, :Own, :SIZES
+    private_constant :NODES, :HOPS, :ELEMENTS, :OWN, :STANDARD, :RUBYS_GLOBALS, :NOT_THE_APPLICATIONS, :Own
 
     def initialize(app)
       @app = app
@@ -98,6 +100,7 @@ module Keepwarm
       return unless applications?(Object, name)
 
       instance_variables_of(one) { |variable, value| add("#{name}.#{variable}", value) }
+      settings(one, name)
       Own::CVARS.bind_call(one, false).each { |variable| add("#{name}::#{variable}", Own::CVAR.bind_call(one, variable)) }
     rescue NameError, RuntimeError
       nil # a class variable that a parent has got since then: Ruby refuses to read it
@@ -110,6 +113,25 @@ module Keepwarm
         value = Own::CONSTANT.bind_call(one, constant, false)
         add(one.equal?(Object) ? constant.to_s : "#{name}::#{constant}", value) if !leaf?(value) && applications?(one, constant)
       end
+    end
+
+    # What methods of a module give that are blocks which have closed over it: `set` of Sinatra, `class_attribute` of Rails.
+    def settings(one, name)
+      Own::METHODS.bind_call(one, false).each do |method|
+        block = block_of(Own::METHOD.bind_call(one, method))
+        next if block.nil?
+
+        scope = block.binding
+        scope.local_variables.each { |variable| add("#{name}.#{method}", scope.local_variable_get(variable)) }
+      rescue NameError, ArgumentError
+        next # it has gone meanwhile, or is not written in Ruby
+      end
+    end
+
+    # Ruby has no name for it, but it is among what the method refers to.
+    def block_of(method)
+      entry = ObjectSpace.reachable_objects_from(method)&.find { |inner| ObjectSpace::InternalObjectWrapper === inner }
+      entry && ObjectSpace.reachable_objects_from(entry).find { |inner| Proc === inner }
     end
 
     # Whether a constant is defined by code that is neither Ruby's nor ours.
@@ -134,31 +156,52 @@ module Keepwarm
     end
 
     def look(name, value, hops)
-      _, size = SIZES.find { |kind, _| kind === value } # rubocop:disable Style/CaseEquality -- no method of the value is to be called
-      return container(name, value, hops, size.bind_call(value)) if size
-
-      case value
-      when Proc then block(value)
-      when Method then add(class_of(value.receiver), value.receiver, HOPS)
-      when Struct
-        Own::MEMBERS.bind_call(value).zip(Own::VALUES.bind_call(value)) { |member, inner| add("#{start(name, value, hops, ".")}#{member}", inner, hops + 1) }
+      size = size_of(value)
+      if size
+        @sizes[Growth.cleaned(name)] += size
+        elements(name, value, hops) if size <= ELEMENTS
+        return if Set === value # rubocop:disable Style/CaseEquality -- as in `leaf?`
+      else
+        parts(name, value, hops)
       end
-      instance_variables_of(value) { |variable, inner| add("#{start(name, value, hops, ".")}#{variable}", inner, hops + 1) }
+      variables = Own::IVARS.bind_call(value)
+      return if variables.empty?
+
+      start = start(name, value, hops)
+      variables.each { |variable| add("#{start}#{variable}", Own::IVAR.bind_call(value, variable), hops + 1) }
     end
 
-    def container(name, value, hops, size)
-      @sizes[Growth.cleaned(name)] += size
-      instance_variables_of(value) { |variable, inner| add("#{start(name, value, hops, ".")}#{variable}", inner, hops + 1) } unless Set === value # rubocop:disable Style/CaseEquality
-      return if size > ELEMENTS
+    def size_of(value)
+      case value
+      when Hash then Own::HASH_SIZE.bind_call(value)
+      when Array then Own::ARRAY_SIZE.bind_call(value)
+      when Set then Own::SET_SIZE.bind_call(value)
+      when SizedQueue then Own::SIZED_QUEUE_SIZE.bind_call(value)
+      when Queue then Own::QUEUE_SIZE.bind_call(value)
+      end
+    end
 
+    def elements(name, value, hops)
       case value
       when Hash
         Own::PAIRS.bind_call(value).each do |key, inner|
           add("#{name}[]", key, hops + 1) unless leaf?(key)
           add("#{name}[#{shown(key)}]", inner, hops) unless leaf?(inner)
         end
-      when Array then size.times { |at| add("#{name}[]", Own::AT.bind_call(value, at), hops) } # a copy would share its memory
+      when Array
+        Own::ARRAY_SIZE.bind_call(value).times { |at| add("#{name}[]", Own::AT.bind_call(value, at), hops) } # a copy would share its memory
       when Set then Own::SET.bind_call(value).each { |inner| add("#{name}[]", inner, hops) }
+      end
+    end
+
+    # What something other than a container leads to, beside its variables.
+    def parts(name, value, hops)
+      case value
+      when Proc then block(value)
+      when Method then add(class_of(value.receiver), value.receiver, HOPS)
+      when Struct
+        start = start(name, value, hops)
+        Own::MEMBERS.bind_call(value).zip(Own::VALUES.bind_call(value)) { |member, inner| add("#{start}#{member}", inner, hops + 1) }
       end
     end
 
@@ -180,8 +223,8 @@ module Keepwarm
     end
 
     # How the name of a part of `value` begins.
-    def start(name, value, hops, mark)
-      hops < HOPS ? name + mark : "#{class_of(value)}#"
+    def start(name, value, hops)
+      hops < HOPS ? "#{name}." : "#{class_of(value)}#"
     end
 
     # The name of its class, or of the nearest that has one.
@@ -200,8 +243,12 @@ module Keepwarm
       end
     end
 
+    # Nothing that an application puts into it. A `BasicObject` has no `is_a?`, and another may have one of its own.
     def leaf?(value)
-      LEAVES.any? { |kind| kind === value } # rubocop:disable Style/CaseEquality -- a `BasicObject` has no `is_a?`
+      case value
+      when String, Symbol, NilClass, TrueClass, FalseClass, Numeric, Module, Regexp, Range, Random, IO then true
+      else false
+      end
     end
   end
 end

@@ -59,6 +59,15 @@ module Shop
     end
   end
 
+  # What it is set to, a method gives that has closed over it, as with Sinatra's `set` and Rails' `class_attribute`.
+  class Settings
+    def self.set(name, value)
+      define_singleton_method(name) { value }
+    end
+
+    set :notes, []
+  end
+
   # All that an application may override raises.
   class Odd < BasicObject
     def method_missing(name, *)
@@ -105,6 +114,7 @@ keep = {
   "/class_variable" => -> { Shop::Page.see("class variable #{number}") },
   "/class_instance" => -> { Shop::Page.views << "class instance #{number}" },
   "/service" => -> { Shop::SERVICE.keep("service #{number}") },
+  "/settings" => -> { Shop::Settings.notes << "note #{number}" },
   "/queue" => -> { Shop::QUEUE << "queue #{number}" },
   "/closure" => -> { closed_over << "closure #{number}" },
   "/thread" => -> { (Thread.current[:kept] ||= []) << number },
@@ -145,7 +155,9 @@ app = lambda do |env|
   when "/big" then body = Array.new(200) { |item| "part #{item}" }
   else keep[path]&.call
   end
-  [200, { "x-number" => number.to_s }, body]
+  headers = { "x-number" => number.to_s }
+  headers["x-long"] = "v" * 500 if path == "/header"
+  [200, headers, body]
 end
 
 Middleware.new(app)
