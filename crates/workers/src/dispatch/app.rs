@@ -106,6 +106,8 @@ pub struct App {
     external: Mutex<Option<Arc<Link>>>,
     /// Where what its workers send of a profile goes.
     profile: Mutex<Option<Arc<ProfileSamples>>>,
+    /// A search for what its workers keep is under way.
+    pub(super) is_searched: AtomicBool,
 }
 
 /// The queue of an app, its workers and its failure, under one lock.
@@ -154,6 +156,7 @@ impl App {
             description: Mutex::default(),
             external: Mutex::default(),
             profile: Mutex::default(),
+            is_searched: AtomicBool::new(false),
         })
     }
 

@@ -80,7 +80,7 @@ impl App {
     }
 
     /// Gives waiting requests to a worker as long as it has places.
-    fn fill(&self, link: &Arc<Link>) {
+    pub(in crate::dispatch) fn fill(&self, link: &Arc<Link>) {
         loop {
             // The lock is not held while a request is written.
             let Some(job) = self.state().queue.fill(link) else { return };
@@ -125,9 +125,16 @@ impl App {
                 // Behind it others may wait.
                 self.fill(link);
             }
+            Ok(None) if link.awaits_idle() => self.count_if_idle(link),
             Ok(None) => {}
             Err(WorkerDrained) => link.drain(),
         }
+    }
+
+    /// A worker that is measured takes its first request.
+    pub(in crate::dispatch) fn measure_next(&self, link: &Arc<Link>) {
+        self.state().queue.begin_measured(link);
+        self.fill(link);
     }
 }
 
