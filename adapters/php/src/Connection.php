@@ -461,6 +461,7 @@ final class Connection
         if ($this->measuring === 0) {
             $this->send(Wire::growth(0, 0, []));
         }
+        $this->growth->finish();
         $this->growth = $this->measuring = null;
     }
 

@@ -24,6 +24,8 @@ final class Growth
     /** The bytes of this. */
     private int $own = 0;
     private int $before = 0;
+    /** The application's memory_limit, while another is set. */
+    private ?string $limit = null;
 
     public function __construct()
     {
@@ -50,6 +52,15 @@ final class Growth
         $this->own += memory_get_usage() - $this->before;
     }
 
+    /** Restores the application's limit. PHP refuses while more than that is allocated, and what was needed here may not be free at once. */
+    public function finish(): void
+    {
+        if ($this->limit !== null) {
+            gc_mem_caches();
+            $this->limit = @ini_alter('memory_limit', $this->limit) === false ? $this->limit : null;
+        }
+    }
+
     /** @return array<string, int> what has changed */
     private function count(object $application): array
     {
@@ -58,7 +69,7 @@ final class Growth
         $memory = $this->before - $this->own;
         $changes = $this->memory === null || $memory === $this->memory ? [] : ['memory' => $memory - $this->memory];
         $this->memory = $memory;
-        $limit = (string) \ini_get('memory_limit');
+        $this->limit ??= (string) \ini_get('memory_limit');
         $collects = gc_enabled();
         try {
             ini_alter('memory_limit', '-1'); // what this needs is not the application's to pay for
@@ -68,7 +79,7 @@ final class Growth
             if ($collects) {
                 gc_enable();
             }
-            ini_alter('memory_limit', $limit);
+            $this->finish();
         }
         return $changes;
     }

@@ -1,8 +1,11 @@
 """What a worker keeps from one request to the next, while Keepwarm measures it (spec/wire.md §11)."""
 
+import os
+import tempfile
 import unittest
+from collections import Counter
 
-from tests.driver import END, Worker, pack, pairs, unblock
+from tests.driver import APPS, END, Worker, pack, pairs, unblock
 
 import wire_leaks
 from wire_leaks import begin, measured, next_growth
@@ -24,7 +27,8 @@ KEPT = {
     "/heap": {"held;Shop\\Collections::$heap": 1, "object;Shop\\Item": 1},
     "/weak": {"held;Shop\\Collections::$map": 1, "held;Shop\\Cart::$all": 1, "object;Shop\\Item": 2},
     "/enum": {"held;Shop\\Collections::$suits": 1},
-    "/anonymous": {"held;Shop\\Cart::$all": 1, "object;class@anonymous (growth_app.php:183)": 1},
+    "/ghost": {"held;Shop\\Collections::$ghosts": 1, "object;Shop\\Ghost": 1},
+    "/anonymous": {"held;Shop\\Cart::$all": 1, "object;class@anonymous (growth_app.php:207)": 1},
     "/request": {"held;Shop\\Cart::$all": 1, "object;Keepwarm\\Request": 1},
     "/shutdown": {"held;Shop\\Cart::$all": 1, "object;Shop\\Item": 1},
     "/destroy": {"held;Shop\\Cart::$all": 1, "object;Shop\\Item": 1},
@@ -32,8 +36,8 @@ KEPT = {
 
 
 class Growth(unittest.TestCase):
-    def start(self):
-        worker = Worker("growth_app.php")
+    def start(self, *options):
+        worker = Worker("growth_app.php", *options)
         self.addCleanup(worker.stop)
         return worker
 
@@ -157,6 +161,16 @@ class Growth(unittest.TestCase):
             sizes.append(int(worker.get("/memory").body))
         self.assertEqual(sizes[1:], [sizes[1]] * 3)
 
+    def test_the_limit_of_memory_is_the_applications(self):
+        worker = self.start("-d", "memory_limit=24M")
+        begin(worker)
+        for _ in range(4):
+            measured(worker, "/garbage")
+            measured(worker, "/limit")
+            self.assertEqual(worker.get("/setting").body, b"24M")
+            next_growth(worker)
+        self.assertNotIn("memory limit", worker.log())
+
     def ends(self, reason, action):
         worker = self.start()
         action(worker)
@@ -199,6 +213,66 @@ class Growth(unittest.TestCase):
         self.assertEqual(len(names), 99, "the largest")
         self.assertTrue(all(len(name) <= 405 for name in names), names)
         self.assertIn('held;Shop\\Names::$all["a b?c"]', names)
+
+
+
+class Frameworks(unittest.TestCase):
+    EXAMPLES = APPS.parents[3] / "examples"
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def start(self, entry, **more):
+        worker = Worker(entry, **more)
+        self.addCleanup(worker.stop)
+        begin(worker)
+        return worker
+
+    def symfony(self):
+        return self.start("growth_symfony.php", env={"TEST_CACHE": self.folder})
+
+    def keeps_nothing(self, worker, *paths):
+        """A framework may keep its last request: what that adds to one path, the next takes away."""
+        for _ in range(3):
+            for path in paths:
+                measured(worker, path, status=None)
+        sums = Counter()
+        for _ in range(20 // len(paths)):
+            for path in paths:
+                sums.update(measured(worker, path, status=None).changes)
+        self.assertEqual({name: change for name, change in sums.items() if change}, {}, worker.log())
+
+    def test_symfony(self):
+        self.keeps_nothing(self.symfony(), "/page", "/missing")
+
+    def test_the_example_of_symfony(self):
+        env = {"APP_ENV": "prod", "APP_DEBUG": "0", "APP_CACHE_DIR": self.folder}
+        worker = self.start("public/index.php", cwd=self.EXAMPLES / "symfony", env=env)
+        self.keeps_nothing(worker, "/", "/products", "/missing", "/whoami")
+
+    def test_the_example_of_slim(self):
+        worker = self.start("public/index.php", cwd=self.EXAMPLES / "slim")
+        self.keeps_nothing(worker, "/", "/products", "/missing")
+
+    def test_laravel(self):
+        for name in ("framework/sessions", "framework/views", "bootstrap"):
+            os.makedirs(os.path.join(self.folder, name))
+        caches = {"APP_SERVICES_CACHE": f"{self.folder}/bootstrap/services.php", "APP_PACKAGES_CACHE": f"{self.folder}/bootstrap/packages.php"}
+        worker = self.start("laravel/app.php", env={"TEST_STORAGE": self.folder, "TEST_RETURN": "", **caches})
+        self.keeps_nothing(worker, "/", "/token", "/missing")
+
+    def test_a_service_of_symfony(self):
+        worker = self.symfony()
+        for _ in range(3):
+            measured(worker, "/price")
+        changes = measured(worker, "/price").changes
+        self.assertEqual(changes["object;ArrayObject"], 1, changes)
+        self.assertEqual(changes['held;App\\Kernel->container->services["shop.prices"]->known'], 1, changes)
+
+    def test_a_service_that_symfony_resets(self):
+        self.keeps_nothing(self.symfony(), "/basket")
 
 
 if __name__ == "__main__":

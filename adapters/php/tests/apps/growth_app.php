@@ -59,6 +59,27 @@ final class Cache
     }
 }
 
+/** As a lazy object is before it is used. */
+final class Ghost
+{
+    public array $value = [];
+
+    public function __construct()
+    {
+        unset($this->value);
+    }
+
+    public function __get(string $name): mixed
+    {
+        throw new \LogicException("__get($name) was called");
+    }
+
+    public function __isset(string $name): bool
+    {
+        throw new \LogicException("__isset($name) was called");
+    }
+}
+
 final class Container
 {
     private array $services;
@@ -119,6 +140,7 @@ final class Collections
     public static array $functions = [];
     public static array $text = [''];
     public static array $loop = [];
+    public static array $ghosts = [];
 }
 
 final class Names
@@ -179,6 +201,8 @@ final class Application
             '/heap' => Collections::$heap->insert(new Item("heap $number"), $number),
             '/weak' => Collections::$map[Cart::$all[] = new Item("weak $number")] = new Item('value'),
             '/enum' => Collections::$suits[] = Suit::Hearts,
+            '/ghost' => Collections::$ghosts[] = new Ghost(),
+            '/limit' => [Collections::$text[] = array_fill(0, 200_000, null)],
             '/text' => Collections::$text[0] .= str_repeat('x', 10_000),
             '/anonymous' => Cart::$all[] = new class () {
             },
@@ -187,6 +211,7 @@ final class Application
             '/garbage' => array_map(static fn (int $name): Item => new Item("garbage $name"), range(1, 1_000)),
             '/names' => Names::fill(),
             '/memory' => print memory_get_usage(),
+            '/setting' => print ini_get('memory_limit'),
             '/shrink' => Cart::$all = [],
             '/throw' => throw new \RuntimeException((string) array_push(Cart::$all, new Item('throw'))),
             '/exit' => exit(array_push(Cart::$all, new Item('exit')) ? 'bye' : ''),
@@ -212,7 +237,7 @@ final class Application
             })(),
             default => null,
         };
-        if ($path === '/memory') {
+        if ($path === '/memory' || $path === '/setting') {
             return '';
         }
         return $path === '/big' ? [200, ['x-long' => str_repeat('v', 3_000)], str_repeat('big', 10_000)] : "done $number";
