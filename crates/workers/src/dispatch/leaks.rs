@@ -299,6 +299,12 @@ impl Link {
 }
 
 impl LinkInner {
+    /// Whether the slot of a request that is over waits for its GROWTH.
+    #[cfg(test)]
+    pub(super) fn holds_slot(&self) -> bool {
+        self.leaks.as_ref().is_some_and(|leaks| leaks.holds_slot)
+    }
+
     /// A slot would be free now. `false`: not before the GROWTH of its request.
     pub(super) fn frees_slot(&mut self) -> bool {
         let Self { leaks: Some(leaks), session, .. } = self else { return true };
