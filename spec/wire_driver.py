@@ -19,7 +19,7 @@ PATIENCE = 10.0  # seconds: a worker that says nothing for so long has failed, h
 TYPES = {
     0x01: "HELLO", 0x02: "WELCOME", 0x10: "REQUEST", 0x11: "DATA", 0x12: "TRAILERS", 0x13: "RESPONSE", 0x14: "INFORM",
     0x15: "WANT", 0x16: "CREDIT", 0x17: "RESET", 0x18: "HALF_CLOSE", 0x20: "TEXT", 0x21: "BINARY", 0x22: "CLOSE", 0x30: "PING", 0x31: "PONG",
-    0x32: "DRAIN", 0x33: "BUSY", 0x34: "SAMPLES",
+    0x32: "DRAIN", 0x33: "BUSY", 0x34: "SAMPLES", 0x35: "LEAKS", 0x36: "GROWTH",
 }  # fmt: skip
 NUMBERS = {name: number for number, name in TYPES.items()}
 END, EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS, USER = 1, 2, 4, 8, 16, 32, 64

@@ -1,10 +1,10 @@
 //! Property: whatever a worker says, a session does not panic, lets no more bytes through than it gave credit for, has
-//! no more streams open than HELLO said, gives no event of a stream that is over or was never opened, and is dead
+//! no more streams open than HELLO said (one while the worker measures), gives no event of a stream that is over or was never opened, and is dead
 //! after a fault.
 
 #![no_main]
 
-use keepwarm_wire::frame::{FromWorker, Hello, ResetCode, Response, Strings, ToWorker};
+use keepwarm_wire::frame::{FromWorker, Growth, Hello, ResetCode, Response, Strings, ToWorker};
 use keepwarm_wire::session::{Session, SessionConfig, SessionEvent};
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashMap;
@@ -72,15 +72,23 @@ impl Run {
                 self.session.release(stream, input.len(), &mut self.out);
                 self.note_credit();
             }
-            9 if input.byte() == 0 => self.session.drain(&mut Vec::new()),
-            9 => drop(self.session.ping([1; 8], &mut Vec::new())),
+            9 => match input.byte() {
+                0 => self.session.drain(&mut Vec::new()),
+                1..=63 => {
+                    let begun = self.session.begin_leaks(&mut Vec::new());
+                    assert!(!begun || self.open.is_empty());
+                }
+                64..=99 => drop(self.session.end_leaks(&mut Vec::new())),
+                _ => drop(self.session.ping([1; 8], &mut Vec::new())),
+            },
             op => self.decode_all(input.frame(op, stream, self.streams))?,
         }
         Ok(())
     }
 
     fn open(&mut self, websocket: bool) {
-        let room = self.open.len() < self.streams as usize;
+        let most = if self.session.is_measuring() { 1 } else { self.streams as usize };
+        let room = self.open.len() < most && !self.session.is_growth_awaited();
         let opened = if websocket { self.session.open_websocket() } else { self.session.open() };
         let Some(stream) = opened else { return };
         assert!(room && self.session.is_ready() && !self.session.is_draining());
@@ -172,6 +180,9 @@ impl Input<'_> {
             11 => FromWorker::Pong { payload: [1; 8] },
             12 if self.byte() == 0 => FromWorker::Drain,
             13 if self.byte() % 4 == 0 => FromWorker::Hijack { stream: id },
+            12 if self.byte() % 4 == 0 => {
+                FromWorker::Growth(Growth { request: stream, microseconds: 0, changes: fields })
+            }
             12 | 13 => FromWorker::Want { stream: id },
             14 => FromWorker::Inform { stream: id, status: 103, fields },
             15 | 16 => {

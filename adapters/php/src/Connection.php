@@ -46,8 +46,12 @@ final class Connection
     public readonly Signals $signals;
     /** What has been noted since the first signal of a profile. */
     public ?Profile $profile = null;
+    /** What measures requests, between LEAKS and its end (§11). */
+    public ?Growth $growth = null;
 
     private int $lastStream = 0;
+    /** The stream whose GROWTH is due; 0 for the response to LEAKS. */
+    private ?int $measuring = null;
     private int $ahead = 0;
     private bool $drainSaid = false;
     private bool $busy = false;
@@ -106,6 +110,9 @@ final class Connection
     {
         if ($stream <= $this->lastStream) {
             throw new Fault('stream_order', "stream $stream after stream {$this->lastStream}");
+        }
+        if ($this->growth !== null) {
+            $this->beginMeasured($stream);
         }
         $this->stream = $this->lastStream = $stream;
         $this->streamCredit = $this->firstCredit;
@@ -344,14 +351,32 @@ final class Connection
                     throw new Fault('not_websocket', 'a message on a stream that is not a WebSocket');
                 }
                 break;
+            case Wire::LEAKS:
+                $flags === 0 ? $this->beginGrowth() : $this->endGrowth();
+                break;
             case Wire::WELCOME:
                 throw new Fault('second_welcome', 'a second WELCOME');
             default:
                 if ($kind !== Wire::REQUEST || \count($this->waiting) >= $this->ahead) {
                     throw new Fault('stream_limit', 'a REQUEST during a request');
                 }
+                if ($this->measuring !== null) {
+                    throw new Fault('stream_limit', "a REQUEST before the GROWTH of stream {$this->measuring}");
+                }
                 $this->waiting[] = [$kind, $flags, $stream, $payload];
         }
+    }
+
+    /** Sends what has changed with the request that is over, or that the first count is done. */
+    public function measure(object $application): void
+    {
+        if ($this->growth === null || $this->measuring === null) {
+            return;
+        }
+        $request = $this->measuring;
+        $this->measuring = null;
+        $this->send($this->growth->measure($request, $application));
+        $this->growth->settle();
     }
 
     /** Gives back the requests that wait here: this process takes no more (§5, REFUSED). */
@@ -404,6 +429,40 @@ final class Connection
             $this->buffer .= $this->rest;
             $this->rest = null;
         }
+    }
+
+    private function beginMeasured(int $stream): void
+    {
+        if ($this->measuring !== null) {
+            throw new Fault('stream_limit', "stream $stream before the GROWTH of " . ($this->measuring === 0 ? 'LEAKS' : "stream {$this->measuring}"));
+        }
+        $this->measuring = $stream;
+    }
+
+    /** LEAKS: from now on each request is measured (§11). */
+    private function beginGrowth(): void
+    {
+        if ($this->growth !== null) {
+            throw new Fault('leaks', 'LEAKS while the worker measures');
+        }
+        if (($this->stream !== 0 && !$this->responded) || $this->waiting !== []) {
+            throw new Fault('leaks', 'LEAKS during a request');
+        }
+        $this->growth = new Growth();
+        $this->measuring = 0;
+    }
+
+    /** LEAKS with END. The response to the LEAKS before it is still due. */
+    private function endGrowth(): void
+    {
+        if ($this->growth === null) {
+            throw new Fault('leaks', 'LEAKS with END, and no LEAKS before it');
+        }
+        if ($this->measuring === 0) {
+            $this->send(Wire::growth(0, 0, []));
+        }
+        $this->growth->finish();
+        $this->growth = $this->measuring = null;
     }
 
     /** Forgets a REQUEST that waits; whether there was one. */

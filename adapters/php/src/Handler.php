@@ -15,4 +15,7 @@ interface Handler
 
     /** Whether that holds after `exit()`, too, which takes no `finally` on its way. */
     public function outlivesExit(): bool;
+
+    /** What the entry returned: from here on the objects of the application can be found. */
+    public function application(): object;
 }

@@ -48,6 +48,12 @@ final class Response
         $this->sent = 0;
     }
 
+    /** Holds nothing of the last response. */
+    public function forget(): void
+    {
+        $this->text = '';
+    }
+
     /**
      * The status and the headers. Throws if they are invalid. A response without a type gets that of php.ini, as in any PHP.
      *

@@ -31,6 +31,8 @@ final class Wire
     public const DRAIN = 0x32;
     public const BUSY = 0x33;
     public const SAMPLES = 0x34;
+    public const LEAKS = 0x35;
+    public const GROWTH = 0x36;
     public const HIJACK = 0x19;
 
     // Flags. END is the same bit on every type that has it.
@@ -76,8 +78,9 @@ final class Wire
         self::CLOSE => [0, true, 2, 2 + self::MAX_CLOSE_REASON],
         self::PING => [0, false, 8, 8],
         self::DRAIN => [0, false, 0, 0],
+        self::LEAKS => [self::END, false, 0, 0],
     ];
-    private const ONLY_FROM_WORKER = [self::HELLO, self::RESPONSE, self::INFORM, self::WANT, self::PONG, self::BUSY, self::HIJACK, self::SAMPLES];
+    private const ONLY_FROM_WORKER = [self::HELLO, self::RESPONSE, self::INFORM, self::WANT, self::PONG, self::BUSY, self::HIJACK, self::SAMPLES, self::GROWTH];
 
     /** Throws `Fault` unless the four parts of the head of a frame from Keepwarm go together (§2). */
     public static function checkHead(int $length, int $kind, int $flags, int $stream): void
@@ -256,6 +259,22 @@ final class Wire
         }
         $text = implode("\0", $strings);
         return self::frame(self::SAMPLES, 0, 0, pack('NNnN', $request, $dropped, \count($strings), \strlen($text)) . $text);
+    }
+
+    /**
+     * How what this worker holds has changed (§11).
+     *
+     * @param array<string, int> $changes by name
+     */
+    public static function growth(int $request, int $microseconds, array $changes): string
+    {
+        $strings = [];
+        foreach ($changes as $name => $change) {
+            $strings[] = $name;
+            $strings[] = $change;
+        }
+        $text = implode("\0", $strings);
+        return self::frame(self::GROWTH, 0, 0, pack('NNnN', $request, $microseconds, \count($strings), \strlen($text)) . $text);
     }
 
     /** Ends the response here, incomplete. A long reason is cut at a character's border. */

@@ -56,6 +56,10 @@ final class Worker
         $connection->signals->hold();
         try {
             while (!$connection->lost && !$connection->leaving) {
+                if ($connection->growth !== null) {
+                    $data = $frame = null; // of the request that is over
+                    $this->measure();
+                }
                 if ($connection->unfit) {
                     $this->refuse();
                     break;
@@ -85,11 +89,19 @@ final class Worker
                     $connection->buffer .= $used === 0 ? $data : substr($data, $used);
                 }
             }
+            $this->measure(); // Keepwarm said DRAIN during a request
         } catch (Lost) {
         } catch (Fault $fault) {
             $connection->fail($fault);
         }
         return $connection->faulty ? 1 : 0;
+    }
+
+    /** What has changed with the request that is over, if Keepwarm wants to know (§11). Nothing of the request is left here. */
+    private function measure(): void
+    {
+        $this->response->forget();
+        $this->connection->measure($this->handler->application());
     }
 
     /** Serves the whole REQUESTs at the front of a read, which nearly all reads are; gives how many bytes were used. */

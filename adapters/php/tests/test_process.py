@@ -36,7 +36,7 @@ class Process(unittest.TestCase):
         self.assertGreaterEqual(min(stream_credit, connection_credit), 65_536)
         about = dict(driver.pairs(driver.unblock(worker.hello.payload[14:])[0]))
         self.assertEqual((about["kind"], about["ahead"]), ("php", "3"))
-        self.assertEqual({name for name, value in about.items() if value == "1"}, {"blocking", "cgi_names", "user", "profile", "late_signals"})
+        self.assertEqual({name for name, value in about.items() if value == "1"}, {"blocking", "cgi_names", "user", "profile", "late_signals", "leaks"})
         self.assertTrue(about["adapter"].startswith("php/") and about["language"].startswith("PHP 8."), about)
 
     def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_reply(self):

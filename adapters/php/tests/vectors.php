@@ -59,7 +59,7 @@ function expected(array $frame): array
 function described(int $kind, int $flags, int $stream, string $payload): array
 {
     $name = array_flip(array_intersect_key((new ReflectionClass(Wire::class))->getConstants(), array_flip(
-        ['WELCOME', 'REQUEST', 'DATA', 'TRAILERS', 'CREDIT', 'RESET', 'HALF_CLOSE', 'TEXT', 'BINARY', 'CLOSE', 'PING', 'DRAIN']
+        ['WELCOME', 'REQUEST', 'DATA', 'TRAILERS', 'CREDIT', 'RESET', 'HALF_CLOSE', 'TEXT', 'BINARY', 'CLOSE', 'PING', 'DRAIN', 'LEAKS']
     )))[$kind];
     $frame = ['type' => $name, 'stream' => $stream];
     switch ($kind) {
@@ -94,6 +94,9 @@ function described(int $kind, int $flags, int $stream, string $payload): array
         case Wire::CLOSE:
             [$frame['code'], $frame['reason']] = Wire::decodeReason($payload);
             break;
+        case Wire::LEAKS:
+            $frame['flags'] = $flags !== 0 ? ['END'] : [];
+            break;
         case Wire::PING:
             $frame['payload'] = bin2hex($payload);
     }
@@ -122,6 +125,8 @@ function encoded(array $frame): string
             return Wire::credit($stream, $frame['amount']);
         case 'SAMPLES':
             return Wire::samples($frame['request'], $frame['dropped'], array_combine(array_map('bytes', array_column($frame['stacks'], 0)), array_column($frame['stacks'], 1)));
+        case 'GROWTH':
+            return Wire::growth($frame['request'], $frame['microseconds'], array_combine(array_map('bytes', array_column($frame['changes'], 0)), array_column($frame['changes'], 1)));
         case 'RESET':
             return Wire::reset($stream, $frame['code'], $frame['reason']);
         case 'CLOSE':
@@ -194,6 +199,8 @@ function play(array $steps): ?string
         if ($step['from'] === 'worker') {
             if ($frame['type'] === 'HELLO') {
                 $connection->sayHello([]);
+            } elseif ($frame['type'] === 'GROWTH') {
+                $connection->measure(new stdClass());
             } elseif (in_array('END', $frame['flags'] ?? [], true) || in_array($frame['type'], ['TRAILERS', 'RESET'], true)) {
                 $connection->endStream();
             }

@@ -66,12 +66,14 @@ def described(kind, flags, stream, payload):
         frame["amount"] = wire.decode_credit(payload)
     elif kind in (wire.RESET, wire.CLOSE):
         frame["code"], frame["reason"] = wire.decode_reason(payload)
+    elif kind == wire.LEAKS:
+        frame["flags"] = ["END"] if flags else []
     elif kind == wire.PING:
         frame["payload"] = payload.hex()
     return frame
 
 
-TYPE_NAMES = {"WELCOME", "REQUEST", "DATA", "TRAILERS", "CREDIT", "RESET", "HALF_CLOSE", "TEXT", "BINARY", "CLOSE", "PING", "DRAIN"}
+TYPE_NAMES = {"WELCOME", "REQUEST", "DATA", "TRAILERS", "CREDIT", "RESET", "HALF_CLOSE", "TEXT", "BINARY", "CLOSE", "PING", "DRAIN", "LEAKS"}
 
 
 def expected(frame):
@@ -101,6 +103,9 @@ def encoded(frame):
     if kind == "SAMPLES":
         stacks = [[part.encode("latin-1") for part in pair] for pair in frame["stacks"]]
         return wire.samples(frame["request"], frame["dropped"], stacks)
+    if kind == "GROWTH":
+        changes = [[part.encode("latin-1") for part in pair] for pair in frame["changes"]]
+        return wire.growth(frame["request"], frame["microseconds"], changes)
     if kind == "RESET":
         return wire.reset(stream, frame["code"], frame["reason"])
     if kind == "CLOSE":
@@ -248,9 +253,21 @@ class Sessions(unittest.TestCase):
                 if step.get("dropped") and "END" in frame.get("flags", ()):
                     script.queue(opened[frame["stream"]]).put_nowait(None)  # it could not say it, and gives up
                 await settle()
+        self.check_growth(transport.written, steps)
         for number in list(opened.values()):
             script.queue(number).put_nowait(None)
         await settle()
+
+    def check_growth(self, written, steps):
+        """The application keeps what it wants: only for what there is GROWTH is in the transcript. The last may have crossed the END of LEAKS, and does not here."""
+        expected = [step["frame"]["request"] for step in steps if step["frame"]["type"] == "GROWTH"]
+        sent, start = [], 0
+        while start < len(written):
+            length, kind = struct.unpack_from(">IB", written, start)
+            if kind == wire.GROWTH:
+                sent += struct.unpack_from(">I", written, start + 10)
+            start += 10 + length
+        self.assertIn(sent, (expected, expected[:-1]))
 
     def greet(self, connection, frame):
         connection.limit = frame["streams"]
@@ -261,6 +278,8 @@ class Sessions(unittest.TestCase):
     def act(self, script, opened, frame, steps):
         """Has the application do what leads to the worker's frame."""
         kind, stream = frame["type"], frame["stream"]
+        if kind == "GROWTH" and frame["request"]:
+            script.queue(opened[frame["request"]]).put_nowait(None)  # it comes when the application has returned
         if stream == 0 or kind == "PONG":
             return  # the adapter's own doing; DRAIN is not for the application
         socket = any(

@@ -21,7 +21,7 @@ module Driver
   TYPES = {
     0x01 => :HELLO, 0x02 => :WELCOME, 0x10 => :REQUEST, 0x11 => :DATA, 0x12 => :TRAILERS, 0x13 => :RESPONSE, 0x14 => :INFORM,
     0x15 => :WANT, 0x16 => :CREDIT, 0x17 => :RESET, 0x18 => :HALF_CLOSE, 0x19 => :HIJACK, 0x20 => :TEXT, 0x21 => :BINARY, 0x22 => :CLOSE, 0x30 => :PING, 0x31 => :PONG,
-    0x32 => :DRAIN, 0x33 => :BUSY, 0x34 => :SAMPLES
+    0x32 => :DRAIN, 0x33 => :BUSY, 0x34 => :SAMPLES, 0x35 => :LEAKS, 0x36 => :GROWTH
   }.freeze
   NUMBERS = TYPES.invert.freeze
   END_BODY, EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS, USER = 1, 2, 4, 8, 16, 32, 64
@@ -286,6 +286,23 @@ module Driver
       response
     end
 
+    # Adds a frame to the response that it is part of.
+    def file(frame)
+      return @held << frame if frame.stream.zero?
+
+      response = @responses[frame.stream]
+      raise "#{frame} after the end of its stream" if response.over?
+
+      response.frames << frame
+      case frame.name
+      when :RESPONSE then file_response(response, frame)
+      when :DATA then file_data(response, frame)
+      when :INFORM then response.informs << [frame.payload.unpack1("n"), Driver.unblock(frame.payload.byteslice(2..))[0].each_slice(2).to_a]
+      when :RESET then response.reset = [frame.payload.unpack1("n"), frame.payload.byteslice(2..).force_encoding("UTF-8")]
+      when :WANT then response.wants += 1
+      end
+    end
+
     # The whole response on `stream`.
     def response(stream)
       take(stream, &:over?)
@@ -408,23 +425,6 @@ module Driver
       payload = @buffer.byteslice(10, length)
       @buffer = @buffer.byteslice((10 + length)..)
       Frame.new(TYPES.fetch(number), flags, stream, payload)
-    end
-
-    # Adds a frame to the response that it is part of.
-    def file(frame)
-      return @held << frame if frame.stream.zero?
-
-      response = @responses[frame.stream]
-      raise "#{frame} after the end of its stream" if response.over?
-
-      response.frames << frame
-      case frame.name
-      when :RESPONSE then file_response(response, frame)
-      when :DATA then file_data(response, frame)
-      when :INFORM then response.informs << [frame.payload.unpack1("n"), Driver.unblock(frame.payload.byteslice(2..))[0].each_slice(2).to_a]
-      when :RESET then response.reset = [frame.payload.unpack1("n"), frame.payload.byteslice(2..).force_encoding("UTF-8")]
-      when :WANT then response.wants += 1
-      end
     end
 
     def file_response(response, frame)

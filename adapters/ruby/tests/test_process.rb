@@ -50,7 +50,7 @@ class ProcessTest < Minitest::Test
       about = Driver.unblock(worker.hello.payload[14..])[0].each_slice(2).to_h
       assert_equal ["rack", "3", "#{RUBY_ENGINE} #{RUBY_VERSION}"], about.values_at("kind", "ahead", "language")
       assert about["adapter"].start_with?("ruby/")
-      assert_equal %w[blocking cgi_names hijack user profile], about.select { |_, value| value == "1" }.keys
+      assert_equal %w[blocking cgi_names hijack user profile leaks], about.select { |_, value| value == "1" }.keys
     end
   end
 

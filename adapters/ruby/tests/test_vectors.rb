@@ -12,7 +12,7 @@ class VectorsTest < Minitest::Test
     method protocol scheme path raw_path query script_name server_name server_port client_address client_port
   ].freeze
   W = Keepwarm::Wire
-  TYPES = %i[WELCOME REQUEST DATA TRAILERS CREDIT RESET HALF_CLOSE TEXT BINARY CLOSE PING DRAIN].to_h { |name| [W.const_get(name), name.to_s] }.freeze
+  TYPES = %i[WELCOME REQUEST DATA TRAILERS CREDIT RESET HALF_CLOSE TEXT BINARY CLOSE PING DRAIN LEAKS].to_h { |name| [W.const_get(name), name.to_s] }.freeze
 
   def load(name)
     JSON.parse(File.read(File.join(VECTORS, name)))
@@ -62,6 +62,7 @@ class VectorsTest < Minitest::Test
     when W::TRAILERS then { "fields" => latin_pairs(W.decode_trailers(payload)) }
     when W::CREDIT then { "amount" => W.decode_credit(payload) }
     when W::RESET, W::CLOSE then %w[code reason].zip(W.decode_reason(payload)).to_h
+    when W::LEAKS then { "flags" => flags.zero? ? [] : ["END"] }
     when W::PING then { "payload" => payload.unpack1("H*") }
     else {}
     end
@@ -101,6 +102,8 @@ class VectorsTest < Minitest::Test
     when "CREDIT" then W.credit(stream, frame["amount"])
     when "SAMPLES"
       W.samples(frame["request"], frame["dropped"], frame["stacks"].map { |pair| pair.map { |one| bytes(one) } })
+    when "GROWTH"
+      W.growth(frame["request"], frame["microseconds"], frame["changes"].map { |pair| pair.map { |one| bytes(one) } })
     when "RESET" then W.reset(stream, frame["code"], frame["reason"])
     when "CLOSE" then W.close(stream, frame["code"], frame["reason"])
     else
@@ -169,6 +172,13 @@ class SessionsTest < Minitest::Test
       @fault ||= fault.name
       end_of_wire
     end
+
+    # The transcript has what the worker sends.
+    def growth_sent
+      @measuring = nil
+    end
+
+    def measure_forever(_growth); end
 
     def greet(frame)
       @limit = frame["streams"]
@@ -241,6 +251,8 @@ class SessionsTest < Minitest::Test
           Keepwarm::Wire.decode_request(payload, flags)
           connection.request(id, flags & 1 == 1)
         else
+          raise Keepwarm::Fault.new("before_hello", "") if kind == Keepwarm::Wire::LEAKS && !greeted
+
           drained ||= kind == Keepwarm::Wire::DRAIN
           connection.handle(kind, flags, id, payload)
         end
@@ -249,10 +261,13 @@ class SessionsTest < Minitest::Test
     end
   ensure
     [mine, theirs].each(&:close)
+    connection&.growth&.finish
+    connection&.fail(Keepwarm::Fault.new("over", "")) # its threads end
   end
 
-  # The worker's own frame ends its stream.
+  # The worker's own frame ends its stream, or what is measured.
   def ended(connection, frame)
+    connection.growth_sent if frame["type"] == "GROWTH"
     stream = connection.instance_variable_get(:@streams)[frame["stream"]]
     return if stream.nil?
 

@@ -6,6 +6,7 @@ mod endpoint;
 #[cfg(test)]
 mod generated;
 mod hint;
+mod leaks;
 mod maintenance;
 mod place;
 mod profile;
@@ -17,6 +18,7 @@ pub(crate) use check::{Check, FailOn};
 use clap::{Args, Parser, Subcommand};
 pub(crate) use convert::Convert;
 pub(crate) use endpoint::Endpoint;
+pub(crate) use leaks::Leaks;
 pub(crate) use maintenance::{Maintenance, MaintenanceOn, MaintenanceSubject};
 pub(crate) use place::Variables;
 pub(crate) use profile::Profile;
@@ -42,6 +44,7 @@ pub(crate) use why::Why;
                   keepwarm why                                  say what is slow right now, and why\n  \
                   keepwarm top                                  show all of it live on a screen\n  \
                   keepwarm profile shop                         show where the time of the app goes, as a flame graph\n  \
+                  keepwarm leaks shop                           show what the app keeps between requests\n  \
                   keepwarm maintenance on --allow 203.0.113.7   respond with 503 to all other clients\n  \
                   keepwarm check https://shop.example/          check a server for known stalls, with fixes\n  \
                   keepwarm convert nginx.conf > keepwarm.toml   convert the configuration of another server\n  \
@@ -102,6 +105,9 @@ pub(crate) enum Command {
     /// Show where an app's time goes: a flame graph of its requests
     #[command(long_about = profile::ABOUT)]
     Profile(Profile),
+    /// Show what an app keeps between requests, and by which route
+    #[command(long_about = leaks::ABOUT)]
+    Leaks(Leaks),
     /// Begin or end maintenance: new requests get 503 and a page
     Maintenance {
         #[command(subcommand)]

@@ -1,7 +1,7 @@
 //! How another process of the same user controls a running Keepwarm: an abstract Unix socket, which leaves no file behind.
 //!
 //! The name holds its user, its configuration and its process: `keepwarm/UID/HASH/PID`. One line comes in (`reload`, `restart NAME...`, `status`, `why`,
-//! `stack WORKER`, `recycle WORKER`, `maintenance {…}`, `endpoint {…}`, `profile SECONDS HERTZ APP [ROUTE]`), one line of JSON goes out; `events` is responded to with a line for each snapshot, once a second.
+//! `stack WORKER`, `recycle WORKER`, `maintenance {…}`, `endpoint {…}`, `profile SECONDS HERTZ APP [ROUTE]`, `leaks REQUESTS SECONDS APP [ROUTE]`), one line of JSON goes out (of `leaks`, others with its progress before it); `events` is responded to with a line for each snapshot, once a second.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Write};
@@ -19,7 +19,7 @@ use crate::live::Subscription;
 use crate::restart::RestartError;
 use crate::status::view::View;
 use crate::subjects::OwnTarget;
-use crate::{endpoint, live, maintenance, profile, recycle, stack, status, why};
+use crate::{endpoint, leaks, live, maintenance, profile, recycle, stack, status, why};
 
 /// What the serving process is asked to do, and where the outcome goes.
 #[derive(Debug)]
@@ -125,6 +125,7 @@ async fn serve(
         "stack" => stack::respond(&view, rest).await,
         "recycle" => recycle::respond(&view, rest).await,
         "profile" => profile::respond(&view, rest, &mut stream).await,
+        "leaks" => leaks::respond(&view, rest, &mut stream).await,
         "reload" => {
             let (reply, outcome) = oneshot::channel();
             let _ = requests.send(ControlRequest::Reload(reply));

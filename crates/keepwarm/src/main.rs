@@ -23,8 +23,10 @@ mod find;
 mod hash_password;
 mod init;
 mod language;
+mod leaks;
 mod live;
 mod maintenance;
+mod named;
 mod otlp;
 mod php_fpm;
 mod profile;
@@ -65,6 +67,8 @@ mod exit {
     pub(crate) const FAILED: u8 = 1;
     /// The command line or the configuration is wrong.
     pub(crate) const USAGE: u8 = 2;
+    /// `keepwarm leaks`: the app keeps something.
+    pub(crate) const KEPT: u8 = 3;
 }
 
 fn main() -> ExitCode {
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         Command::Stack(options) => stack::stack(&options),
         Command::Recycle(options) => recycle::recycle(&options),
         Command::Profile(options) => profile::profile(&options),
+        Command::Leaks(options) => leaks::leaks(&options),
         Command::Check(options) => check::check(&options),
         Command::Convert(options) => convert::convert(&options),
         Command::HashPassword(options) => hash_password::hash_password(&options),

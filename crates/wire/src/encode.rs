@@ -12,8 +12,8 @@ mod whole;
 pub use head::{RequestWriter, ResponseWriter};
 
 use crate::frame::{
-    FrameHeader, FrameType, HEADER_LEN, Hello, MAX_BODY, MAX_CLOSE_REASON, MAX_CREDIT, MAX_RESET_REASON,
-    MAX_STREAMS, MIN_INITIAL_CREDIT, RequestStrings, ResetCode, Samples, Welcome, flags,
+    FrameHeader, FrameType, Growth, HEADER_LEN, Hello, MAX_BODY, MAX_CLOSE_REASON, MAX_CREDIT,
+    MAX_RESET_REASON, MAX_STREAMS, MIN_INITIAL_CREDIT, RequestStrings, ResetCode, Samples, Welcome, flags,
 };
 use block::FrameBuilder;
 use std::fmt;
@@ -182,6 +182,24 @@ pub fn encode_samples(out: &mut Vec<u8>, samples: &Samples<'_>) -> Result<(), En
     let [d0, d1, d2, d3] = samples.dropped.to_be_bytes();
     let mut block = FrameBuilder::begin(out, FrameType::Samples, 0, &[r0, r1, r2, r3, d0, d1, d2, d3]);
     block.pairs(samples.stacks.pairs());
+    block.finish(0)
+}
+
+/// LEAKS: measure what requests leave behind, or (`end`) no longer.
+pub fn encode_leaks(out: &mut Vec<u8>, end: bool) {
+    put(out, FrameType::Leaks, if end { flags::END } else { 0 }, 0, &[]);
+}
+
+/// GROWTH: how what the worker holds has changed.
+///
+/// # Errors
+///
+/// A NUL, or too many or too long strings.
+pub fn encode_growth(out: &mut Vec<u8>, growth: &Growth<'_>) -> Result<(), EncodeError> {
+    let [r0, r1, r2, r3] = growth.request.to_be_bytes();
+    let [t0, t1, t2, t3] = growth.microseconds.to_be_bytes();
+    let mut block = FrameBuilder::begin(out, FrameType::Growth, 0, &[r0, r1, r2, r3, t0, t1, t2, t3]);
+    block.pairs(growth.changes.pairs());
     block.finish(0)
 }
 

@@ -138,4 +138,6 @@ kinds! {
     CreditOverflow, "credit_overflow", "the credit adds up to more than 2^31-1", Some("credit");
     /// A PONG without a PING, or with other bytes than its PING (spec §8).
     Pong, "pong", "it answers no PING that was sent", None;
+    /// A GROWTH that responds to no LEAKS, or of a request that was not measured or is not over (spec §11).
+    Growth, "growth", "it measures nothing that was to be measured", Some("request");
 }

@@ -8,7 +8,7 @@ mod strings;
 mod tests;
 mod to_worker;
 
-pub use from_worker::{Capabilities, FromWorker, Hello, Response, Samples};
+pub use from_worker::{Capabilities, FromWorker, Growth, Hello, Response, Samples};
 pub use patch::{clear_frame_flags, frame_flags, set_frame_stream};
 pub use strings::{OwnedStrings, Pairs, StringIter, Strings};
 pub use to_worker::{Request, RequestStrings, ToWorker, Welcome, request_path};
@@ -59,7 +59,7 @@ pub const FIXED_STRINGS: u16 = 11;
 
 /// The flags' bits (spec §2). What a bit means depends on the type.
 pub mod flags {
-    /// REQUEST, DATA, RESPONSE: the body ends here. TEXT, BINARY: the message ends here.
+    /// REQUEST, DATA, RESPONSE: the body ends here. TEXT, BINARY: the message ends here. BUSY, LEAKS: no longer.
     pub const END: u8 = 0x01;
     /// REQUEST: the client waits for `100 Continue`.
     pub const EXPECT: u8 = 0x02;
@@ -121,6 +121,10 @@ pub enum FrameType {
     Busy = 0x33,
     /// Where the worker was when it got signals of a profile (§10).
     Samples = 0x34,
+    /// Measure what requests leave behind, or (END) no longer (§11).
+    Leaks = 0x35,
+    /// What the last request has left behind (§11).
+    Growth = 0x36,
 }
 
 impl FrameType {
@@ -146,6 +150,8 @@ impl FrameType {
         Self::Drain,
         Self::Busy,
         Self::Samples,
+        Self::Leaks,
+        Self::Growth,
     ];
 
     /// The type of this byte, if there is one.
@@ -171,6 +177,8 @@ impl FrameType {
             0x32 => Self::Drain,
             0x33 => Self::Busy,
             0x34 => Self::Samples,
+            0x35 => Self::Leaks,
+            0x36 => Self::Growth,
             _ => return None,
         })
     }
@@ -198,6 +206,8 @@ impl FrameType {
             Self::Drain => "DRAIN",
             Self::Busy => "BUSY",
             Self::Samples => "SAMPLES",
+            Self::Leaks => "LEAKS",
+            Self::Growth => "GROWTH",
         }
     }
 
@@ -225,7 +235,10 @@ impl FrameType {
             Self::Pong => row(Some(Worker), StreamScope::Connection, 0, 8, 8),
             Self::Drain => row(None, StreamScope::Connection, 0, 0, 0),
             Self::Busy => row(Some(Worker), StreamScope::Connection, flags::END, 0, 0),
-            Self::Samples => row(Some(Worker), StreamScope::Connection, 0, 8 + BLOCK, MAX_PAYLOAD),
+            Self::Samples | Self::Growth => {
+                row(Some(Worker), StreamScope::Connection, 0, 8 + BLOCK, MAX_PAYLOAD)
+            }
+            Self::Leaks => row(Some(Keepwarm), StreamScope::Connection, flags::END, 0, 0),
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Keepwarm's side of one connection with a worker (`spec/wire.md` §3-§8).
+//! Keepwarm's side of one connection with a worker (`spec/wire.md` §3-§8, §11).
 //!
 //! State held here: the open streams, the frames that the worker may send on each now, and the credit of both
 //! directions. Not held: bytes (the caller keeps those it was given, and returns them with
 //! [`Session::release`]), time, the fields' syntax, `Content-Length` against the body, UTF-8 of whole messages.
 
 mod event;
+mod measuring;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -13,12 +14,14 @@ mod window;
 pub use event::SessionEvent;
 
 use crate::encode::{
-    EncodeError, encode_credit, encode_drain, encode_half_close, encode_ping, encode_reset, encode_welcome,
+    EncodeError, encode_credit, encode_drain, encode_half_close, encode_leaks, encode_ping, encode_reset,
+    encode_welcome,
 };
 use crate::frame::{
     FromWorker, Hello, MAX_CREDIT, MIN_INITIAL_CREDIT, MIN_MESSAGE_COST, ResetCode, Strings, Welcome,
 };
 use crate::{FaultKind, VERSION, WireFault};
+use measuring::Measuring;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -73,6 +76,7 @@ pub struct Session {
     receive: Window,
     /// The PING whose PONG has not arrived.
     ping: Option<[u8; 8]>,
+    measuring: Measuring,
     drain_sent: bool,
     drain_received: bool,
     fault: Option<WireFault>,
@@ -103,6 +107,7 @@ impl Session {
             send: 0,
             receive: Window::new(config.connection_credit),
             ping: None,
+            measuring: Measuring::default(),
             drain_sent: false,
             drain_received: false,
             fault: None,
@@ -133,7 +138,12 @@ impl Session {
     pub fn free_places(&self) -> usize {
         match self.worker {
             Some(worker) if !self.is_draining() && !self.is_exhausted() && self.fault.is_none() => {
-                (worker.streams as usize).saturating_sub(self.streams.len())
+                // spec §11: one at a time, each after the GROWTH of the one before.
+                let most = match self.measuring.is_on() {
+                    true => usize::from(!self.measuring.is_awaited()),
+                    false => worker.streams as usize,
+                };
+                most.saturating_sub(self.streams.len())
             }
             _ => 0,
         }
@@ -307,6 +317,39 @@ impl Session {
         true
     }
 
+    /// Writes LEAKS: the worker begins to measure what its requests leave behind, and takes one at a time. False, and nothing is written: it is not ready
+    /// or drains, has a request, measures already, or has not responded to the last LEAKS.
+    pub fn begin_leaks(&mut self, out: &mut Vec<u8>) -> bool {
+        let is_idle = self.worker.is_some() && self.streams.is_empty() && !self.is_draining();
+        let begun = is_idle && self.fault.is_none() && self.measuring.begin();
+        if begun {
+            encode_leaks(out, false);
+        }
+        begun
+    }
+
+    /// Writes LEAKS with END, at any time: the worker stops measuring. GROWTH may still come for what is on its way. False, and nothing is written: it does not
+    /// measure.
+    pub fn end_leaks(&mut self, out: &mut Vec<u8>) -> bool {
+        let ended = self.measuring.end();
+        if ended {
+            encode_leaks(out, true);
+        }
+        ended
+    }
+
+    /// Whether the worker measures what its requests leave behind.
+    #[must_use]
+    pub fn is_measuring(&self) -> bool {
+        self.measuring.is_on()
+    }
+
+    /// Whether the worker measures, and a GROWTH must come before its next request.
+    #[must_use]
+    pub fn is_growth_awaited(&self) -> bool {
+        self.measuring.is_awaited()
+    }
+
     /// Writes DRAIN, once: no request will follow.
     pub fn drain(&mut self, out: &mut Vec<u8>) {
         if !self.drain_sent {
@@ -323,6 +366,7 @@ impl Session {
         let send = self.worker?.stream_credit;
         self.next += 1;
         self.streams.insert(stream, Stream::new(websocket, send, self.config.stream_credit));
+        self.measuring.open(stream);
         Some(stream)
     }
 
@@ -349,6 +393,11 @@ impl Session {
                 Err((FaultKind::UnknownStream, samples.request.into()))
             }
             FromWorker::Samples(samples) => Ok(SessionEvent::Samples(samples)),
+            FromWorker::Growth(growth) => {
+                let is_open = self.streams.contains_key(&growth.request);
+                self.measuring.take(growth.request, is_open)?;
+                Ok(SessionEvent::Growth(growth))
+            }
             FromWorker::Credit { stream: 0, amount } => {
                 add_credit(&mut self.send, amount)?;
                 Ok(SessionEvent::Credit { stream: 0 })

@@ -205,6 +205,7 @@ impl Worker {
             ToWorker::Drain => return false,
             ToWorker::HalfClose { .. } => {}
             ToWorker::Data { .. } | ToWorker::Trailers { .. } => panic!("a body on a WebSocket"),
+            ToWorker::Leaks { .. } => panic!("its HELLO has no such capability"),
         }
         true
     }

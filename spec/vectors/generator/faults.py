@@ -18,17 +18,18 @@ def faults():
     yield from both_bad("longer than any payload", raw("DATA", 0, 1, length=PAYLOAD + 1), "too_long")
     yield from both_bad("the longest length a header can say", raw("DATA", 0, 1, length=2**32 - 1), "too_long")
     yield from both_bad("too long goes before an unknown type", raw(0xEE, 0, 1, length=PAYLOAD + 1), "too_long")
-    for byte in (0x00, 0x03, 0x0F, 0x1A, 0x23, 0x2F, 0x35, 0x7F, 0xFF):
+    for byte in (0x00, 0x03, 0x0F, 0x1A, 0x23, 0x2F, 0x37, 0x7F, 0xFF):
         yield from both_bad("type %#04x" % byte, raw(byte, 0, 0), "unknown_type")
     yield from both_bad("HTTP is not the wire", b"GET / HTTP/1.1\r\n", "too_long")
-    for type_ in ("HELLO", "RESPONSE", "INFORM", "WANT", "HIJACK", "PONG", "SAMPLES"):
+    for type_ in ("HELLO", "RESPONSE", "INFORM", "WANT", "HIJACK", "PONG", "SAMPLES", "GROWTH"):
         yield bad("%s from Keepwarm" % type_, K, raw(type_, 0, 1), "direction")
-    for type_ in ("WELCOME", "REQUEST", "HALF_CLOSE", "PING"):
+    for type_ in ("WELCOME", "REQUEST", "HALF_CLOSE", "PING", "LEAKS"):
         yield bad("%s from the worker" % type_, W, raw(type_, 0, 1), "direction")
-    for sender, types in ((K, {"WELCOME": 1, "REQUEST": None, "HALF_CLOSE": 1, "PING": 1}),
-                          (W, {"HELLO": 1, "RESPONSE": 4, "INFORM": 1, "WANT": 1, "HIJACK": 1, "PONG": 1, "SAMPLES": 1})):
+    for sender, types in ((K, {"WELCOME": 1, "REQUEST": None, "HALF_CLOSE": 1, "PING": 1, "LEAKS": 2}),
+                          (W, {"HELLO": 1, "RESPONSE": 4, "INFORM": 1, "WANT": 1, "HIJACK": 1, "PONG": 1, "SAMPLES": 1,
+                               "GROWTH": 1})):
         for type_, flag in types.items():
-            stream = 0 if type_ in ("WELCOME", "HELLO", "PING", "PONG", "SAMPLES") else 1
+            stream = 0 if type_ in ("WELCOME", "HELLO", "PING", "PONG", "SAMPLES", "LEAKS", "GROWTH") else 1
             if flag:
                 yield bad("flag %#04x on %s" % (flag, type_), sender, raw(type_, flag, stream), "flags")
             yield bad("flag 0x80 on %s" % type_, sender, raw(type_, 0x80, stream), "flags")
@@ -49,13 +50,14 @@ def faults():
     yield from both_bad("DRAIN with a payload", raw("DRAIN", 0, 0, length=1), "too_long")
     yield bad("HALF_CLOSE with a payload", K, raw("HALF_CLOSE", 0, 1, length=1), "too_long")
     yield bad("HIJACK with a payload", W, raw("HIJACK", 0, 1, length=1), "too_long")
+    yield bad("LEAKS with a payload", K, raw("LEAKS", 0, 0, length=1), "too_long")
     yield bad("WANT with a payload", W, raw("WANT", 0, 1, length=1), "too_long")
     for sender, type_ in ((K, "PING"), (W, "PONG")):
         yield bad("%s of 7 bytes" % type_, sender, raw(type_, 0, 0, length=7), "too_short")
         yield bad("%s of 9 bytes" % type_, sender, raw(type_, 0, 0, length=9), "too_long")
     for sender, type_, stream, least in ((K, "WELCOME", 0, 18), (W, "HELLO", 0, 20), (K, "REQUEST", 1, 14),
                                          (W, "RESPONSE", 1, 8), (W, "INFORM", 1, 8), (K, "TRAILERS", 1, 6),
-                                         (W, "TRAILERS", 1, 6)):
+                                         (W, "TRAILERS", 1, 6), (W, "SAMPLES", 0, 14), (W, "GROWTH", 0, 14)):
         yield bad("%s too short to hold its numbers" % type_, sender, raw(type_, 0, stream, length=least - 1),
                   "too_short")
     # String blocks.
@@ -76,6 +78,7 @@ def faults():
         yield bad("hello: " + name, W, raw("HELLO", 0, 0, struct.pack(">HIII", 1, 1, BODY, BODY) + payload), fault)
         yield bad("welcome: " + name, K,
                   raw("WELCOME", 0, 0, struct.pack(">HHII", 1, 1, BODY, BODY) + payload), fault)
+        yield bad("growth: " + name, W, raw("GROWTH", 0, 0, struct.pack(">II", 1, 1) + payload), fault)
         if not name.startswith("bytes behind"):
             yield bad("response: " + name, W, raw("RESPONSE", 1, 1, struct.pack(">H", 200) + payload), fault)
     # Numbers.

@@ -5,12 +5,13 @@ import struct
 TYPES = {
     "HELLO": 0x01, "WELCOME": 0x02, "REQUEST": 0x10, "DATA": 0x11, "TRAILERS": 0x12, "RESPONSE": 0x13,
     "INFORM": 0x14, "WANT": 0x15, "CREDIT": 0x16, "RESET": 0x17, "HALF_CLOSE": 0x18, "TEXT": 0x20, "BINARY": 0x21, "CLOSE": 0x22,
-    "PING": 0x30, "HIJACK": 0x19, "PONG": 0x31, "DRAIN": 0x32, "BUSY": 0x33, "SAMPLES": 0x34,
+    "PING": 0x30, "HIJACK": 0x19, "PONG": 0x31, "DRAIN": 0x32, "BUSY": 0x33, "SAMPLES": 0x34, "LEAKS": 0x35,
+    "GROWTH": 0x36,
 }
 FLAGS = {
     "REQUEST": {"END": 1, "EXPECT": 2, "REPEATS": 4, "EARLY_HINTS": 8, "WEBSOCKET": 16, "TRAILERS": 32, "USER": 64},
     "RESPONSE": {"END": 1, "CLOSE": 2},
-    "BUSY": {"END": 1}, "DATA": {"END": 1}, "TEXT": {"END": 1}, "BINARY": {"END": 1},
+    "BUSY": {"END": 1}, "LEAKS": {"END": 1}, "DATA": {"END": 1}, "TEXT": {"END": 1}, "BINARY": {"END": 1},
 }
 FIXED = (
     "method", "protocol", "scheme", "path", "raw_path", "query", "script_name", "server_name", "server_port",
@@ -80,7 +81,9 @@ def encode(f):
         p = bytes.fromhex(f["payload"])
     elif t == "SAMPLES":
         p = struct.pack(">II", f["request"], f["dropped"]) + block(flat(f["stacks"]))
-    else:  # WANT, HALF_CLOSE, HIJACK, DRAIN, BUSY
+    elif t == "GROWTH":
+        p = struct.pack(">II", f["request"], f["microseconds"]) + block(flat(f["changes"]))
+    else:  # WANT, HALF_CLOSE, HIJACK, DRAIN, BUSY, LEAKS
         p = b""
     return raw(t, flags, f["stream"], p)
 
@@ -183,6 +186,15 @@ FREE = {"type": "BUSY", "stream": 0, "flags": ["END"]}
 def samples(request=1, dropped=0, stacks=(("app;view (shop.py:3)", "10021"),)):
     return {"type": "SAMPLES", "stream": 0, "request": request, "dropped": dropped,
             "stacks": [list(pair) for pair in stacks]}
+
+
+LEAKS = {"type": "LEAKS", "stream": 0, "flags": []}
+NO_LEAKS = {"type": "LEAKS", "stream": 0, "flags": ["END"]}
+
+
+def growth(request=1, microseconds=1500, changes=(("object;shop.Item", "1"),)):
+    return {"type": "GROWTH", "stream": 0, "request": request, "microseconds": microseconds,
+            "changes": [list(pair) for pair in changes]}
 
 
 # ---- bytes in their JSON form

@@ -137,6 +137,13 @@ def frames():
     yield good("samples, of a request", W, samples())
     yield good("samples, of none, none kept", W, samples(0, 2**32 - 1, []))
     yield good("samples, several stacks", W, samples(7, 2, [["app;a;b", "1"], ["app;a;" + utf8 + ";(waiting)", "20000"]]))
+    yield good("leaks", K, LEAKS)
+    yield good("leaks no more", K, NO_LEAKS)
+    yield good("growth, of a request", W, growth())
+    yield good("growth, the response to LEAKS, nothing to say", W, growth(0, 2**32 - 1, []))
+    yield good("growth, of every form, down too", W, growth(7, 0, [
+        ["memory", "-4096"], ["object;App\\Cart", "-1"], ["held;App\\Cart::$all", "3"],
+        ["held;shop." + utf8, "1"], ["made;shop/cart.py:41", "1024"]]))
 
 
 def partials():

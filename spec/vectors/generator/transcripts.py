@@ -113,5 +113,18 @@ def good_sessions():
                   w(data(1, "a", True)))
     yield session("the worker sends samples of none, of a request and of one that is over", w(samples(0)), k(request()),
                   w(samples(1)), w(response()), w(samples(1)))
+    yield session("the worker measures what requests leave", k(LEAKS), w(growth(0)), k(request(1)), w(response(1)),
+                  w(growth(1)), k(request(2)), w(response(2, flags=[])), w(data(2, "a", True)), w(growth(2, changes=[])),
+                  k(NO_LEAKS), k(request(3)), k(request(4)), w(response(3)), w(response(4)), hello_=hello(2))
+    yield session("a request that fails, and one that is reset, are measured", k(LEAKS), w(growth(0)), k(request(1)),
+                  w(reset(1, 3, "ValueError: x")), w(growth(1)), k(request(2)), k(reset(2)), w(reset(2), dropped=True),
+                  w(growth(2)))
+    yield session("what the app does after its response is measured, too", k(LEAKS), w(growth(0)), k(request(1)), w(BUSY),
+                  w(response(1)), w(FREE), w(growth(1)))
+    yield session("measuring ends within a request", k(LEAKS), w(growth(0)), k(request(1)), k(NO_LEAKS), w(response(1)),
+                  k(LEAKS), w(growth(0)), k(NO_LEAKS))
+    yield session("growth crosses the end of measuring", k(LEAKS), w(growth(0)), k(request(1)), w(response(1)), k(NO_LEAKS),
+                  w(growth(1)), k(request(2)), w(response(2)))
+    yield session("Keepwarm drains a worker that measures", k(LEAKS), w(growth(0)), k(DRAIN))
     yield session("the worker wants no more; what crossed is refused", k(request(1)), k(request(2)), w(DRAIN),
                   w(response(1)), w(reset(2, 6, "draining")), k(DRAIN), hello_=hello(2))

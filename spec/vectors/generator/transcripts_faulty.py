@@ -67,6 +67,14 @@ def worker_faults():
     yield fault("a connection's credit above 2^31-1", "credit_overflow", w(credit(0, 2**31 - 131072)))
     yield fault("PONG without PING", "pong", w(pong()))
     yield fault("a second PONG", "pong", k(ping()), w(pong()), w(pong()))
+    yield fault("GROWTH without LEAKS", "growth", w(growth(0)))
+    yield fault("GROWTH of a request without LEAKS", "growth", k(request()), w(response()), w(growth(1)))
+    yield fault("a second GROWTH to one LEAKS", "growth", k(LEAKS), w(growth(0)), w(growth(0)))
+    yield fault("a second GROWTH of a request", "growth", k(LEAKS), w(growth(0)), k(request()), w(response()),
+                w(growth(1)), w(growth(1)))
+    yield fault("GROWTH during its request", "growth", k(LEAKS), w(growth(0)), k(request()), w(response(flags=[])),
+                w(growth(1)))
+    yield fault("GROWTH of another request", "growth", k(LEAKS), w(growth(0)), k(request()), w(response()), w(growth(2)))
     yield fault("PONG with other bytes", "pong", k(ping()), w(pong("0001020304050608")))
 
 
@@ -81,6 +89,13 @@ def keepwarm_faults():
     yield fault("more streams than HELLO takes", "stream_limit", k(request(1)), k(request(2)))
     yield fault("a reset stream still has its place", "stream_limit", k(request(1)), k(reset()), k(request(2)))
     yield fault("a REQUEST after DRAIN", "after_drain", k(DRAIN), k(request()))
+    yield {"name": "LEAKS before HELLO", "steps": [k(welcome()), k(LEAKS, fault="before_hello")]}
+    yield fault("LEAKS twice", "leaks", k(LEAKS), w(growth(0)), k(LEAKS))
+    yield fault("LEAKS during a request", "leaks", k(request()), k(LEAKS))
+    yield fault("LEAKS with END and no LEAKS before it", "leaks", k(NO_LEAKS))
+    yield fault("LEAKS with END twice", "leaks", k(LEAKS), w(growth(0)), k(NO_LEAKS), k(NO_LEAKS))
+    yield fault("a second request while one is measured", "stream_limit", k(LEAKS), w(growth(0)), k(request(1)),
+                k(request(2)), hello_=hello(2))
     for frame in (data(1, "x"), trailers(), credit(1, 1), reset(), text(), close()):
         yield fault("Keepwarm: %s for a stream that was never opened" % frame["type"], "unknown_stream", k(frame))
     yield fault("DATA for a body that is complete", "body_over", k(request()), k(data(1, "x")))

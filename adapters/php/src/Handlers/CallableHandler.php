@@ -141,6 +141,11 @@ final class CallableHandler implements Handler
         return !self::stacksRequests();
     }
 
+    public function application(): object
+    {
+        return $this->call;
+    }
+
     /** Symfony's stack of requests is emptied by `finally`: after `exit()` it still has the previous visitor's request. */
     public static function stacksRequests(): bool
     {

@@ -100,6 +100,11 @@ final class LaravelHandler implements TerminableHandler
         return true;
     }
 
+    public function application(): object
+    {
+        return $this->application;
+    }
+
     private function reset(?LaravelRequest $request): void
     {
         $route = $request?->route();

@@ -39,6 +39,11 @@ final class Psr15Handler implements Handler
         return !CallableHandler::stacksRequests();
     }
 
+    public function application(): object
+    {
+        return $this->application;
+    }
+
     /** Sends a PSR-7 response; its stream is read in pieces and never becomes one string. */
     public static function send(object $response, Reply $reply): void
     {

@@ -67,6 +67,11 @@ final class SlimThreeHandler implements Handler
         return !CallableHandler::stacksRequests();
     }
 
+    public function application(): object
+    {
+        return $this->application;
+    }
+
     private static function request(Request $request): SlimRequest
     {
         $headers = new Headers();

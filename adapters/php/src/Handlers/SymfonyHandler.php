@@ -98,6 +98,11 @@ final class SymfonyHandler implements TerminableHandler
         return $this->again !== null || $this->kernel instanceof KernelInterface;
     }
 
+    public function application(): object
+    {
+        return $this->kernel;
+    }
+
     /** Boots a kernel before its first request: none waits for it, and a worker that cannot boot is never ready. */
     private static function boot(HttpKernelInterface $kernel): ?SymfonyState
     {

@@ -66,7 +66,7 @@ def _runner(kind):
         return _run_wsgi
     from keepwarm import asgi  # asyncio costs memory and time that a WSGI worker need not pay
 
-    return lambda sock, application, options, leaks: asgi.run(sock, application, options, identity("asgi", "half_close", "user", "profile"))
+    return lambda sock, application, options, leaks: asgi.run(sock, application, options, identity("asgi", "half_close", "user", "profile", *_leaks()))
 
 
 def _after_fork():
@@ -84,6 +84,11 @@ def identity(kind, *capabilities):
     language = f"{platform.python_implementation()} {platform.python_version()}"
     about = [("adapter", f"python/{__version__}"), ("kind", kind), ("language", language)]
     return about + [(capability, "1") for capability in capabilities]
+
+
+def _leaks():
+    """Only CPython tells which objects there are and which line has made them."""
+    return ("leaks",) if platform.python_implementation() == "CPython" else ()
 
 
 def _load(name):
@@ -120,7 +125,7 @@ def _run_wsgi(sock, application, options, leaks):
     process.settle_memory()
     signals.gate.close()
     try:
-        connection.say_hello(identity("wsgi", "blocking", "cgi_names", "user", "profile"))
+        connection.say_hello(identity("wsgi", "blocking", "cgi_names", "user", "profile", *_leaks()))
         return worker.serve_forever()
     finally:
         signals.gate.closed = False

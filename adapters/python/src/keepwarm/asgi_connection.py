@@ -182,8 +182,20 @@ class Asyncio(Connection, asyncio.BufferedProtocol):
         self.running.discard(stream)
         if self.sampler.pending:
             self.send(self.sampler.take())
+        if self.growth is not None and stream.number > self.growth.since:
+            self._measure_soon(stream.number)
         if self.leaving or self.lost:
             self._leave_if_done()
+
+    def _measure_soon(self, number):
+        """Says what a request has left behind once its task and the callbacks of that are done."""
+        growth, loop = self.growth, self.loop
+
+        def measure():
+            if self.growth is growth:
+                self.send(growth.frame(number))
+
+        loop.call_soon(loop.call_soon, measure)
 
     def _leave_if_done(self):
         if not self.finished.done() and not self.running and (self.leaving or self.lost):

@@ -51,11 +51,13 @@ class BlockingConnection(Connection):
             try:
                 data = self.recv(READ_SIZE, MSG_DONTWAIT)
             except (BlockingIOError, InterruptedError):
+                data = None  # the exception must not live on while this waits: `growth` counts what there is
+            except OSError:
+                data = b""
+            if data is None:
                 # Here, and only here, what the application has set up to end a wait may end it: no byte is lost by it.
                 self.rest()
                 continue
-            except OSError:
-                data = b""
             if not data:
                 raise Lost
             self.buffer += data

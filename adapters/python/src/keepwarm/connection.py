@@ -23,7 +23,7 @@ class Connection:
 
     __slots__ = (
         "limit", "most", "last_stream", "first_credit", "credit", "stream_credit", "allowance",
-        "leaving", "lost", "faulty", "forked", "drain_said", "exit_status", "sampler",
+        "leaving", "lost", "faulty", "forked", "drain_said", "exit_status", "sampler", "growth",
     )  # fmt: skip
 
     def __init__(self, limit, stream_credit, connection_credit):
@@ -37,6 +37,7 @@ class Connection:
         self.leaving = self.lost = self.faulty = self.forked = self.drain_said = False
         self.exit_status = 0
         self.sampler = Sampler()
+        self.growth = None  # while this worker is measured
 
     # -- handshake (§3) -----------------------------------------------------------------------------------------------
 
@@ -69,6 +70,8 @@ class Connection:
             return Fault("after_drain", "a REQUEST after DRAIN")
         if not self.most:
             return Fault("before_hello", "a REQUEST before HELLO")
+        if self.growth is not None:
+            return Fault("stream_limit", "a second REQUEST while one is measured")
         return Fault("stream_limit", f"more than {self.limit} streams")
 
     def handle(self, kind, flags, number, payload):
@@ -84,9 +87,35 @@ class Connection:
         elif kind == wire.DRAIN:
             self.leaving = True
             self.most = 0
+        elif kind == wire.LEAKS:
+            return self._handle_leaks(flags & wire.END)
         else:
             raise Fault("second_welcome", "a second WELCOME")
         return b""
+
+    def _handle_leaks(self, end):
+        """Begins to measure what requests leave behind, or stops (§11)."""
+        if not self.most and not self.leaving:
+            raise Fault("before_hello", "LEAKS before HELLO")
+        if bool(end) != (self.growth is not None):
+            raise Fault("leaks", "LEAKS with END, although nothing is measured" if end else "a second LEAKS")
+        if end:
+            self.growth.end()
+            self.most = 0 if self.leaving else self.growth.most
+            self.growth = None
+            return b""
+        if self.is_serving():
+            raise Fault("leaks", "LEAKS during a request")
+        from keepwarm import growth  # which a worker that is never measured need not pay for
+
+        self.growth = growth.Growth(self.last_stream, self.most)
+        if self.most:
+            self.most = len(self.streams) + 1
+        return self.growth.begin_frame()
+
+    def is_serving(self):
+        """Whether a request is open for Keepwarm."""
+        return bool(self.streams)
 
     def _handle_of_stream(self, kind, flags, stream, payload):
         """One for a stream that is over (None) is ignored (§5), and its bytes count as consumed (§6)."""

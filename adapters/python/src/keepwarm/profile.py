@@ -156,7 +156,7 @@ class _Labels(dict):
             label = "", _PHASES.get(place) or _PHASES.get(place[0]), place in _ROOTS
         else:
             name = getattr(code, "co_qualname", code.co_name)
-            label = _cleaned(f"{name} ({_short(file)}:{code.co_firstlineno})"), None, False
+            label = _cleaned(f"{name} ({short_path(file)}:{code.co_firstlineno})"), None, False
         if len(self) < _CODES:
             self[code] = label
         return label
@@ -170,7 +170,7 @@ def _cleaned(name):
     return name[:_NAME].replace(";", ",").replace("\n", " ").replace("\0", " ")
 
 
-def _short(file):
+def short_path(file):
     """A path as a person would say it: below the directory of the application, or of the packages."""
     for directory in ("site-packages/", "dist-packages/"):
         start = file.rfind(directory)

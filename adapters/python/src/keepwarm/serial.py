@@ -41,6 +41,9 @@ class Serial(BlockingConnection):
         """What every connection has: here of one or none, so that none need be kept up for each request."""
         return {} if self.current is None else {self.current.number: self.current}
 
+    def is_serving(self):
+        return self.current is not None or bool(self.waiting)
+
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def send(self, data):
@@ -155,8 +158,9 @@ class Serial(BlockingConnection):
     def handle(self, kind, flags, number, payload):
         """As every connection's, and keeps REQUESTs that come within another."""
         if kind == REQUEST:
-            if len(self.waiting) >= self.ahead:
-                raise Fault("stream_limit", "a REQUEST during a request")
+            if len(self.waiting) >= self.ahead or self.growth is not None:
+                said = "a REQUEST during a request" if self.growth is None else "a second REQUEST while one is measured"
+                raise Fault("stream_limit", said)
             self.waiting.append((kind, flags, number, payload))
             return b""
         if kind == wire.RESET and self.waiting and self._withdraw(number):
@@ -310,6 +314,8 @@ class Worker(Service):
             connection.send(connection.sampler.take())
         if self.leaks.noted:
             self.leaks.undo()
+        if connection.growth is not None:
+            connection.send(connection.growth.frame(number))
 
     def _leave(self, error):
         """A request ends the process, after those that have already arrived."""

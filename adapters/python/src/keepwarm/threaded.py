@@ -82,6 +82,10 @@ class Threaded(BlockingConnection):
         """Ends the wire. The reader tells the threads."""
         self.sock.close()
 
+    def is_serving(self):
+        """Nobody can say: the thread of a response that has left may not have noted it yet."""
+        return False
+
     # -- any thread ---------------------------------------------------------------------------------------------------
 
     def send(self, data):
@@ -115,6 +119,13 @@ class Threaded(BlockingConnection):
             self.send(self.sampler.take())
         if last:
             self._wake_reader()
+
+    def measure(self, number):
+        """What a request has left behind, in the thread that has served it."""
+        with self.changed:
+            growth = self.growth
+            said = growth.frame(number) if growth is not None and number > growth.since else b""
+        self._say(said)
 
     def consumed(self, response, size):
         """`size` bytes of DATA have left this process."""
@@ -224,6 +235,10 @@ class Thread(Service):
                 self._end()
                 self.doing = None
             connection.end(response)
+            if connection.growth is not None:
+                number = response.number
+                flags = response = strings = body = None  # what this thread holds until its next request is not what that has left
+                connection.measure(number)
 
     def _one(self, flags, response, strings, body):
         connection = self.connection

@@ -17,6 +17,7 @@ INFORM, WANT, CREDIT, RESET, HALF_CLOSE = 0x14, 0x15, 0x16, 0x17, 0x18
 TEXT, BINARY, CLOSE = 0x20, 0x21, 0x22
 HIJACK = 0x19
 PING, PONG, DRAIN, BUSY, SAMPLES = 0x30, 0x31, 0x32, 0x33, 0x34
+LEAKS, GROWTH = 0x35, 0x36
 
 # Flags. END is the same bit on every type that has it.
 END = 0x01
@@ -47,6 +48,7 @@ _U16 = Struct(">H")
 _U32 = Struct(">I")
 _U64 = Struct(">Q")
 _SAMPLES = Struct(">II")  # request, dropped
+_GROWTH = Struct(">II")  # request, microseconds
 
 # What Keepwarm may send: type -> (the flags it may carry, whether it belongs to a stream (None: either), the least and
 # the most bytes of its payload).
@@ -63,8 +65,9 @@ _FROM_KEEPWARM = {
     CLOSE: (0, True, 2, 2 + MAX_CLOSE_REASON),
     PING: (0, False, 8, 8),
     DRAIN: (0, False, 0, 0),
+    LEAKS: (END, False, 0, 0),
 }
-_ONLY_FROM_WORKER = frozenset((HELLO, RESPONSE, INFORM, WANT, PONG, BUSY, HIJACK, SAMPLES))
+_ONLY_FROM_WORKER = frozenset((HELLO, RESPONSE, INFORM, WANT, PONG, BUSY, HIJACK, SAMPLES, GROWTH))
 
 
 def check_head(length, kind, flags, stream):
@@ -207,6 +210,11 @@ def credit(stream, amount):
 def samples(request, dropped, stacks):
     """Where this worker was (§10): `stacks` are pairs of a stack and its microseconds, both in bytes."""
     return frame(SAMPLES, 0, 0, _SAMPLES.pack(request, dropped) + block([part for pair in stacks for part in pair]))
+
+
+def growth(request, microseconds, changes):
+    """How what this worker holds has changed (§11): `changes` are pairs of a name and a number, both in bytes."""
+    return frame(GROWTH, 0, 0, _GROWTH.pack(request, microseconds) + block([part for pair in changes for part in pair]))
 
 
 def reset(stream, code, reason=""):

@@ -19,9 +19,10 @@ module Keepwarm
     NEVER = { Object => :never }.freeze # for Thread.handle_interrupt
     ASK_WHO = !Process.respond_to?(:_fork) # Ruby 3.0 tells nobody of a fork: each write asks the system which process it is in
 
-    attr_accessor :buffer
-    # `requests`: how many have come.
-    attr_reader :sock, :lost, :leaving, :faulty, :first_credit, :last_stream, :requests, :profile
+    # `application`: what it serves, which only `Growth` looks at.
+    attr_accessor :buffer, :application
+    # `requests`: how many have come. `growth`: what measures them, nil when nothing does.
+    attr_reader :sock, :lost, :leaving, :faulty, :first_credit, :last_stream, :requests, :profile, :growth
 
     def initialize(sock)
       @sock = sock
@@ -35,6 +36,8 @@ module Keepwarm
       @allowance = Allowance.new(@received)
       @hijacked = [] # sockets
       @profile = Profile.new
+      @growth = nil
+      @measuring = nil # the stream whose GROWTH is due; 0 for the response to LEAKS
     end
 
     # Waits for WELCOME; gives its names. Raises `Fault` or `Lost`.
@@ -158,11 +161,27 @@ module Keepwarm
       when Wire::RESET then reset(id, payload)
       when Wire::TRAILERS then trailers(id, payload)
       when Wire::DRAIN then @leaving = true
+      when Wire::LEAKS then flags.zero? ? begin_growth : end_growth
       when Wire::HALF_CLOSE then stream(id) # a fault, if it was never opened; Rack has no word for it
       when Wire::TEXT, Wire::BINARY, Wire::CLOSE
         raise Fault.new("not_websocket", "a message on a stream that is not a WebSocket") if stream(id)
       when Wire::WELCOME then raise Fault.new("second_welcome", "a second WELCOME")
       else raise Fault.new("stream_limit", "a REQUEST beyond the limit")
+      end
+    end
+
+    # Sends what has changed with the last request, or that the first count is done. For when nothing of the request is left on the stack.
+    def measure
+      growth = @growth
+      due = @measuring
+      return if growth.nil? || due.nil?
+
+      frame = growth.measure(due)
+      synchronize do
+        next unless growth.equal?(@growth) # its end has come meanwhile
+
+        @measuring = nil
+        send(frame)
       end
     end
 
@@ -225,12 +244,38 @@ module Keepwarm
       nil
     end
 
-    # Raises `Fault` when the id of a REQUEST was used before (§4).
+    # Raises `Fault` when the id of a REQUEST was used before (§4), or when the GROWTH of another is due (§11).
     def check_order(id)
       raise Fault.new("stream_order", "stream #{id} after stream #{@last_stream}") if id <= @last_stream
 
+      due(id) if @growth
       @last_stream = id
       @requests += 1
+    end
+
+    def due(id)
+      raise Fault.new("stream_limit", "stream #{id} before the GROWTH of #{@measuring.zero? ? "LEAKS" : "stream #{@measuring}"}") if @measuring
+
+      @measuring = id
+    end
+
+    # LEAKS: from now on each request is measured (§11).
+    def begin_growth
+      raise Fault.new("leaks", "LEAKS while the worker measures") if @growth
+      raise Fault.new("leaks", "LEAKS during a request") if request_open?
+
+      require_relative "growth"
+      @growth = Growth.new(@application)
+      @measuring = 0
+    end
+
+    # LEAKS with END. What it responds to the LEAKS before it is still due.
+    def end_growth
+      raise Fault.new("leaks", "LEAKS with END, and no LEAKS before it") if @growth.nil?
+
+      send(Wire.growth(0, 0, [])) if @measuring&.zero?
+      @growth.finish
+      @growth = @measuring = nil
     end
 
     # The open stream of this id, if it is one: what comes for a stream that is over is ignored (§5).

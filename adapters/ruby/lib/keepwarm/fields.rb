@@ -68,14 +68,7 @@ module Keepwarm
       @count = count
     end
 
-    # The application gave no `Content-Length`, and its body has one all the same.
-    def add_computed_length(length)
-      @text = "#{@text}#{"\0" unless @count.zero?}content-length\0#{length}"
-      @count += 2
-    end
-
-    private
-
+    # Holds nothing of the last response.
     def clear
       @parts = []
       @text = Wire::NOTHING
@@ -83,6 +76,14 @@ module Keepwarm
       @length = @hijack = @named = nil
       @close = @chunked = false
     end
+
+    # The application gave no `Content-Length`, and its body has one all the same.
+    def add_computed_length(length)
+      @text = "#{@text}#{"\0" unless @count.zero?}content-length\0#{length}"
+      @count += 2
+    end
+
+    private
 
     def classified(kinds, name)
       raise TypeError, "a header name is #{name.class} instead of String: #{name.inspect}" unless name.is_a?(String)

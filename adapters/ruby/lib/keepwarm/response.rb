@@ -60,6 +60,12 @@ module Keepwarm
       end
     end
 
+    # Holds nothing that the application gave for the last request.
+    def forget
+      @fields.clear
+      @coding = nil
+    end
+
     # Whether the response to this request has not begun.
     def open_for?(id)
       @stream.id == id && !@begun && !@over && !@stream.gone

@@ -80,6 +80,7 @@ module Keepwarm
 
     def handle(kind, flags, id, payload)
       return super unless kind == Wire::REQUEST && @waiting.size < @ahead
+      raise Fault.new("stream_limit", "a REQUEST before the GROWTH of stream #{@measuring}") if @measuring
 
       @waiting << [kind, flags, id, payload]
     end
@@ -176,6 +177,11 @@ module Keepwarm
 
     def open_stream(id)
       @stream if @stream.id == id
+    end
+
+    # Whether Keepwarm waits for the response of a request.
+    def request_open?
+      (@stream.id != 0 && !@stream.responded) || !@waiting.empty?
     end
 
     # Forgets a REQUEST that waits; whether there was one.

@@ -56,6 +56,7 @@ module Keepwarm
         else
           break
         end
+        serve_measured if connection.growth
       end
       connection.faulty ? 1 : 0
     rescue Lost
@@ -63,6 +64,22 @@ module Keepwarm
     rescue Fault => fault
       connection.fail(fault)
       1
+    end
+
+    # As the loop above, from LEAKS to its end. It waits and measures where nothing of a request has been on the stack.
+    def serve_measured
+      connection = @connection
+      @service.forget
+      connection.measure
+      while connection.growth && !connection.lost && !connection.leaving
+        connection.idle = true
+        interrupted(connection.take_interruption) if connection.interruption
+        connection.settle_drain if connection.drain_asked
+        connection.sock.wait_readable if connection.buffer.empty?
+        Growth.below { frame(*connection.next_frame) }
+        @service.forget
+        connection.measure
+      end
     end
 
     # The whole REQUEST at the front of a read is taken apart where it stands; nearly every read is one. The bytes after it

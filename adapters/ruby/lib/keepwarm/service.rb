@@ -51,6 +51,11 @@ module Keepwarm
       free if @busy
     end
 
+    # Holds nothing of the last request: what is alive now is the application's.
+    def forget
+      @response.forget
+    end
+
     private
 
     # There is work after the response: until it is done another worker is better for the next request (spec/wire.md §8).

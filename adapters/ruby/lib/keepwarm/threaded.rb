@@ -16,19 +16,12 @@ module Keepwarm
       @changed = @lock.new_cond
       @writing = Monitor.new
       @streams = {} # open ones, by id
+      @rested = 0 # the last that was measured and is over, with all that is done for it
     end
 
     # Reads until Keepwarm goes or a fault ends it. Yields `flags, stream, payload` of each REQUEST.
-    def read_forever
-      until @lost
-        kind, flags, id, payload = next_frame
-        @lock.synchronize do
-          next yield(flags, begin_stream(id, flags & Wire::END_BODY != 0), payload) if kind == Wire::REQUEST
-
-          handle(kind, flags, id, payload)
-          @changed.broadcast
-        end
-      end
+    def read_forever(&block)
+      @growth ? read_below(&block) : read_one(&block) until @lost
     rescue Lost
       end_of_wire
     rescue Fault => fault
@@ -46,6 +39,14 @@ module Keepwarm
         @streams.delete(stream.id)
         stream.over
         settle(stream)
+        @changed.broadcast
+      end
+    end
+
+    # A thread has finished a request that is measured, and holds nothing of it.
+    def rested(id)
+      synchronize do
+        @rested = id
         @changed.broadcast
       end
     end
@@ -80,6 +81,22 @@ module Keepwarm
       @writing.synchronize { super }
     end
 
+    # While requests are measured, it waits where nothing of a frame has been on the stack.
+    def read_below(&block)
+      @sock.wait_readable if @buffer.empty?
+      Growth.below { read_one(&block) }
+    end
+
+    def read_one
+      kind, flags, id, payload = next_frame
+      @lock.synchronize do
+        next yield(flags, begin_stream(id, flags & Wire::END_BODY != 0), payload) if kind == Wire::REQUEST
+
+        handle(kind, flags, id, payload)
+        @changed.broadcast
+      end
+    end
+
     def begin_stream(id, whole)
       check_order(id)
       if @streams.size >= @limit && @streams.each_value.count { |stream| !stream.responded } >= @limit
@@ -94,6 +111,29 @@ module Keepwarm
 
     def open_stream(id)
       @streams[id]
+    end
+
+    def request_open?
+      @streams.each_value.any? { |stream| !stream.responded }
+    end
+
+    # A thread of its own measures until the end: those of the requests have other stacks each time.
+    def begin_growth
+      super
+      growth = @growth
+      Thread.new { measure_forever(growth) }.name = "keepwarm growth"
+    end
+
+    def measure_forever(growth)
+      measure while growth_due?(growth)
+    end
+
+    # Waits for a request to be over; false when measuring is.
+    def growth_due?(growth)
+      synchronize do
+        @changed.wait until @lost || !growth.equal?(@growth) || (@measuring&.zero? ? @streams.empty? : @measuring == @rested)
+        !@lost && growth.equal?(@growth)
+      end
     end
 
     def withdraw(_id)

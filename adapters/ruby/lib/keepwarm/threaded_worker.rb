@@ -56,15 +56,29 @@ module Keepwarm
       Hooks.thread_start
       service = @new_service.call
       until @connection.forked?
-        flags, stream, strings, body = @requests.pop
-        @working[number] = [stream.id, Thread.current]
-        serve(service, flags, stream, strings, body)
-        @working[number] = nil
+        id = serve_next(service, number)
+        @connection.rested(id) if @connection.growth
       end
     ensure
       Hooks.thread_exit unless @connection.forked?
+      @connection.rested(@connection.last_stream) if @connection.growth
       # The application killed its thread: another replaces it.
       start(number) unless @stopping || @connection.forked?
+    end
+
+    # Gives the request's stream. Nothing else of it is left on the stack.
+    def serve_next(service, number)
+      flags, stream, strings, body = @requests.pop
+      id = stream.id
+      @working[number] = [id, Thread.current]
+      if @connection.growth
+        Growth.below { serve(service, flags, stream, strings, body) }
+        service.forget
+      else
+        serve(service, flags, stream, strings, body)
+      end
+      @working[number] = nil
+      id
     end
 
     def serve(service, flags, stream, strings, body)

@@ -14,6 +14,7 @@ module Keepwarm
     TEXT, BINARY, CLOSE = 0x20, 0x21, 0x22
     HIJACK = 0x19
     PING, PONG, DRAIN, BUSY, SAMPLES = 0x30, 0x31, 0x32, 0x33, 0x34
+    LEAKS, GROWTH = 0x35, 0x36
 
     # Flags. END is the same bit on every type that has it.
     END_BODY = 0x01
@@ -55,9 +56,10 @@ module Keepwarm
       BINARY => [END_BODY, true, 0, MAX_CHUNK],
       CLOSE => [0, true, 2, 2 + MAX_CLOSE_REASON],
       PING => [0, false, 8, 8],
-      DRAIN => [0, false, 0, 0]
+      DRAIN => [0, false, 0, 0],
+      LEAKS => [END_BODY, false, 0, 0]
     }.freeze
-    ONLY_FROM_WORKER = [HELLO, RESPONSE, INFORM, WANT, PONG, BUSY, HIJACK, SAMPLES].freeze
+    ONLY_FROM_WORKER = [HELLO, RESPONSE, INFORM, WANT, PONG, BUSY, HIJACK, SAMPLES, GROWTH].freeze
     private_constant :FROM_KEEPWARM, :ONLY_FROM_WORKER
 
     module_function
@@ -188,6 +190,11 @@ module Keepwarm
     # Where this worker was (§10). `stacks`: pairs of a stack and its microseconds.
     def samples(request, dropped, stacks)
       frame(SAMPLES, 0, 0, [request, dropped].pack("NN") << block(stacks.flatten))
+    end
+
+    # How what this worker holds has changed (§11). `changes`: pairs of a name and a number, as strings.
+    def growth(request, microseconds, changes)
+      frame(GROWTH, 0, 0, [request, microseconds].pack("NN") << block(changes.flatten))
     end
 
     # Ends the response here, incomplete. A long reason is cut at a character's border.

@@ -36,6 +36,7 @@ module Keepwarm
     # Serves requests until Keepwarm sends no more; returns the exit status. Yields when it has reported that it is ready.
     def serve(socket, threads)
       connection = threads == 1 ? Serial.new(socket) : Threaded.new(socket, threads)
+      connection.application = @app
       WorkerProcess.keep_from_children(connection)
       environment = environment(connection.read_welcome, threads)
       worker = worker(connection, environment, threads)
@@ -84,7 +85,12 @@ module Keepwarm
       {
         "adapter" => "ruby/#{VERSION}", "kind" => "rack", "language" => "#{RUBY_ENGINE} #{RUBY_VERSION}",
         "blocking" => "1", "cgi_names" => "1", "hijack" => "1", "user" => "1", "profile" => "1"
-      }
+      }.merge(measurable? ? { "leaks" => "1" } : {})
+    end
+
+    # Whether this Ruby tells what it holds.
+    def measurable?
+      RUBY_ENGINE == "ruby" && !$LOAD_PATH.resolve_feature_path("objspace").nil?
     end
   end
 end

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_telemetry::meters;
 use keepwarm_workers::dispatch::{App, Profile, ProfileTotals, ProfiledWorker, too_old};
 use keepwarm_workers::supervisor::{Waits, WorkerProcessHandle};
 use serde_json::{Value, json};
@@ -12,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::request::ProfileRequest;
+use crate::named::{self, check_route, counted};
 use crate::status::view::View;
 
 /// How often workers that have come are found: a new one misses a tenth of a second at most.
@@ -48,10 +48,7 @@ struct Session<'v> {
 impl<'v> Session<'v> {
     /// Begins, unless nothing could come of it.
     fn begin(view: &'v View, request: ProfileRequest) -> Result<Self, String> {
-        let served = view.served();
-        let names: Vec<&str> = served.apps.iter().map(|(name, _)| name.as_str()).collect();
-        let app = names.contains(&request.app.as_str()).then(|| view.links.app(&request.app)).flatten();
-        let app = app.ok_or_else(|| unknown("there is no app", &request.app, &names))?;
+        let app = named::app(view, &request.app)?;
         let busy =
             || format!("app {} is already being profiled; wait for the end of that profile", request.app);
         if app.is_profiled() {
@@ -195,27 +192,6 @@ fn is_silent(worker: &ProfiledWorker, totals: &ProfileTotals) -> bool {
     worker.takes_part && worker.is_at_work() && !totals.senders.contains(&worker.key.pid)
 }
 
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-fn unknown(what: &str, name: &str, known: &[&str]) -> String {
-    let near = keepwarm_config::suggestion(name, known.iter().copied()).map(|near| format!("; {near}"));
-    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    format!("{what} {name:?} (there are: {known}){}", near.unwrap_or_default())
-}
-
-/// Routes are known by the pattern that the configuration gives them.
-fn check_route(app: &str, route: &str) -> Result<(), String> {
-    let meters = meters::routes();
-    let known: Vec<&str> =
-        meters.iter().filter(|meter| *meter.app == *app).map(|meter| &*meter.route).collect();
-    match known.contains(&route) {
-        true => Ok(()),
-        false => Err(unknown(&format!("app {app} has no route"), route, &known)),
-    }
-}
-
 /// That at least one worker takes part.
 fn check_workers(name: &str, app: &App) -> Result<(), String> {
     let workers = app.profiled_workers();
@@ -236,19 +212,5 @@ fn check_workers(name: &str, app: &App) -> Result<(), String> {
             "the workers of app {name} cannot be profiled: adapter {adapter} has no profiles; update it, and replace the workers with `keepwarm restart {name}`"
         )),
         None => Err(format!("app {name} has no worker that is ready; `keepwarm status` shows why")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_there_is_named_with_what_is() {
-        assert_eq!(
-            unknown("there is no app", "shp", &["shop", "blog"]),
-            "there is no app \"shp\" (there are: shop, blog); did you mean `shop`?"
-        );
-        assert_eq!(unknown("there is no app", "x", &[]), "there is no app \"x\" (there are: none)");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{RequestTimeline, Timelines, lock};
+use super::{RequestTimeline, TIMELINES, Timelines, lock};
 use crate::RequestId;
 
 /// Requests whose samples wait for them. The number is arbitrary: responses that are being sent.
@@ -40,7 +40,7 @@ impl Timelines {
 
 /// Adds the samples of a request that is kept, or will be.
 pub fn note_stacks(id: RequestId, stacks: Vec<SampledStack>) {
-    lock().add_stacks(id, stacks);
+    lock(&TIMELINES).add_stacks(id, stacks);
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use super::{
     EncodeError, RequestWriter, ResponseWriter, encode_binary, encode_busy, encode_close, encode_credit,
-    encode_data, encode_drain, encode_half_close, encode_hello, encode_hijack, encode_inform, encode_ping,
-    encode_pong, encode_reset, encode_samples, encode_text, encode_trailers, encode_want, encode_welcome,
+    encode_data, encode_drain, encode_growth, encode_half_close, encode_hello, encode_hijack, encode_inform,
+    encode_leaks, encode_ping, encode_pong, encode_reset, encode_samples, encode_text, encode_trailers,
+    encode_want, encode_welcome,
 };
 use crate::frame::{FromWorker, Request, Response, ToWorker, flags};
 
@@ -40,6 +41,7 @@ impl FromWorker<'_> {
                 Ok(())
             }
             Self::Samples(ref samples) => encode_samples(out, samples),
+            Self::Growth(ref growth) => encode_growth(out, growth),
         }
     }
 }
@@ -68,6 +70,10 @@ impl ToWorker<'_> {
             }
             Self::Drain => {
                 encode_drain(out);
+                Ok(())
+            }
+            Self::Leaks { end } => {
+                encode_leaks(out, end);
                 Ok(())
             }
         }

@@ -104,6 +104,8 @@ pub enum FromWorker<'a> {
     },
     /// Where it was when it got signals of a profile.
     Samples(Samples<'a>),
+    /// What its last request has left behind.
+    Growth(Growth<'a>),
 }
 
 /// SAMPLES: where a worker was, by the time that it spent there (spec §10).
@@ -115,6 +117,17 @@ pub struct Samples<'a> {
     pub dropped: u32,
     /// Stacks and microseconds in turn: neither is checked here.
     pub stacks: Strings<'a>,
+}
+
+/// GROWTH: how what a worker holds has changed (spec §11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Growth<'a> {
+    /// The stream of the request that is over; 0: none, it responds to LEAKS.
+    pub request: u32,
+    /// How long the measurement took.
+    pub microseconds: u32,
+    /// Names and changes in turn: neither is checked here.
+    pub changes: Strings<'a>,
 }
 
 /// HELLO: the worker is ready (spec §3).
@@ -176,7 +189,12 @@ impl<'a> FromWorker<'a> {
     /// The stream that the frame is about; 0 is the connection.
     pub fn stream(&self) -> u32 {
         match *self {
-            Self::Hello(_) | Self::Pong { .. } | Self::Drain | Self::Busy { .. } | Self::Samples(_) => 0,
+            Self::Hello(_)
+            | Self::Pong { .. }
+            | Self::Drain
+            | Self::Busy { .. }
+            | Self::Samples(_)
+            | Self::Growth(_) => 0,
             Self::Response(Response { stream, .. })
             | Self::Data { stream, .. }
             | Self::Trailers { stream, .. }
@@ -210,6 +228,7 @@ impl<'a> FromWorker<'a> {
             Self::Drain => FrameType::Drain,
             Self::Busy { .. } => FrameType::Busy,
             Self::Samples(_) => FrameType::Samples,
+            Self::Growth(_) => FrameType::Growth,
         }
     }
 
@@ -251,7 +270,16 @@ impl<'a> FromWorker<'a> {
                 dropped: reader.u32()?,
                 stacks: reader.last_pairs()?,
             }),
-            FrameType::Welcome | FrameType::Request | FrameType::HalfClose | FrameType::Ping => {
+            FrameType::Growth => Self::Growth(Growth {
+                request: reader.u32()?,
+                microseconds: reader.u32()?,
+                changes: reader.last_pairs()?,
+            }),
+            FrameType::Welcome
+            | FrameType::Request
+            | FrameType::HalfClose
+            | FrameType::Ping
+            | FrameType::Leaks => {
                 return Err(reader.fault(FaultKind::Direction, 0));
             }
         })
@@ -277,6 +305,8 @@ pub struct Capabilities {
     pub profile: bool,
     /// It handles signals after the call that they interrupt, whose time limit may begin again (spec §10).
     pub late_signals: bool,
+    /// It measures what its requests leave behind: LEAKS and GROWTH (spec §11).
+    pub leaks: bool,
 }
 
 impl<'a> Hello<'a> {
@@ -302,6 +332,7 @@ impl<'a> Hello<'a> {
             user: has("user"),
             profile: has("profile"),
             late_signals: has("late_signals"),
+            leaks: has("leaks"),
         }
     }
 

@@ -187,6 +187,7 @@ fn hello_tells_what_the_worker_can_do() {
         (2, "user", "1", Capabilities { user: true, ..none }),
         (2, "profile", "1", Capabilities { profile: true, ..none }),
         (2, "late_signals", "1", Capabilities { late_signals: true, ..none }),
+        (2, "leaks", "1", Capabilities { leaks: true, ..none }),
         // As always for `hijack`: another value means nothing.
         (2, "hijack", "0", none),
         (2, "blocking", "", none),

@@ -84,6 +84,11 @@ pub enum ToWorker<'a> {
     },
     /// No request will follow.
     Drain,
+    /// Measure what requests leave behind, or (`end`) no longer.
+    Leaks {
+        /// No longer.
+        end: bool,
+    },
 }
 
 /// WELCOME: the versions that Keepwarm speaks and the credit of the worker (spec §3).
@@ -187,6 +192,7 @@ impl<'a> ToWorker<'a> {
             }
             FrameType::Ping => Self::Ping { payload: reader.take()? },
             FrameType::Drain => Self::Drain,
+            FrameType::Leaks => Self::Leaks { end },
             FrameType::Hello
             | FrameType::Response
             | FrameType::Inform
@@ -194,6 +200,7 @@ impl<'a> ToWorker<'a> {
             | FrameType::Pong
             | FrameType::Busy
             | FrameType::Samples
+            | FrameType::Growth
             | FrameType::Hijack => {
                 return Err(reader.fault(FaultKind::Direction, 0));
             }

@@ -1,7 +1,7 @@
 //! The meaning of a worker's frames.
 
 use super::stream::Stream;
-use crate::frame::{FromWorker, Hello, ResetCode, Response, Samples, Strings, message_cost};
+use crate::frame::{FromWorker, Growth, Hello, ResetCode, Response, Samples, Strings, message_cost};
 
 /// A frame of the worker, allowed in the current state. Borrowed from the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +105,8 @@ pub enum SessionEvent<'a> {
     },
     /// Where the worker was when it got signals of a profile. Its request was opened, and may be over.
     Samples(Samples<'a>),
+    /// What the worker's last request has left behind; of request 0, the response to LEAKS.
+    Growth(Growth<'a>),
     /// A frame of a stream that Keepwarm has reset: it is no longer wanted. Its bytes are already released.
     Dropped {
         /// The stream.
@@ -120,7 +122,12 @@ impl<'a> SessionEvent<'a> {
     /// The stream that the event is about; 0 is the connection.
     pub fn stream(&self) -> u32 {
         match *self {
-            Self::Hello(_) | Self::Pong { .. } | Self::Drain | Self::Busy { .. } | Self::Samples(_) => 0,
+            Self::Hello(_)
+            | Self::Pong { .. }
+            | Self::Drain
+            | Self::Busy { .. }
+            | Self::Samples(_)
+            | Self::Growth(_) => 0,
             Self::Response(Response { stream, .. })
             | Self::Data { stream, .. }
             | Self::Trailers { stream, .. }
@@ -182,6 +189,7 @@ impl<'a> SessionEvent<'a> {
             FromWorker::Drain => Self::Drain,
             FromWorker::Busy { end } => Self::Busy { end },
             FromWorker::Samples(samples) => Self::Samples(samples),
+            FromWorker::Growth(growth) => Self::Growth(growth),
         }
     }
 }

@@ -126,7 +126,8 @@ impl Stream {
             | FromWorker::Pong { .. }
             | FromWorker::Drain
             | FromWorker::Busy { .. }
-            | FromWorker::Samples(_) => Err((FaultKind::StreamId, 0)),
+            | FromWorker::Samples(_)
+            | FromWorker::Growth(_) => Err((FaultKind::StreamId, 0)),
         }
     }
 

@@ -3,7 +3,7 @@
 mod model;
 
 use super::*;
-use crate::frame::{Response, ToWorker, message_cost};
+use crate::frame::{Growth, Response, ToWorker, message_cost};
 
 /// 64 KiB: a quarter is 16,384.
 const CONFIG: SessionConfig = SessionConfig { stream_credit: 65_536, connection_credit: 131_072 };
@@ -328,6 +328,69 @@ fn a_request_that_is_answered_elsewhere_frees_its_place() {
     session.handle_frame(response(third, 200, false)).unwrap();
     let fault = session.handle_frame(FromWorker::Hijack { stream: third }).unwrap_err();
     assert_eq!(fault.kind, FaultKind::SecondResponse);
+}
+
+fn growth(request: u32) -> FromWorker<'static> {
+    FromWorker::Growth(Growth { request, microseconds: 5, changes: Strings::default() })
+}
+
+/// Spec §11: one request at a time, each after the GROWTH of the one before.
+#[test]
+fn a_worker_that_measures_gets_its_next_request_after_its_growth() {
+    let (mut session, mut out) = (ready(3), Vec::new());
+    assert!(session.begin_leaks(&mut out) && session.is_measuring());
+    assert_eq!(ToWorker::decode(&out), Ok(Some((ToWorker::Leaks { end: false }, out.len()))));
+    assert!(!session.begin_leaks(&mut out), "it measures already");
+    assert_eq!((session.is_growth_awaited(), session.open()), (true, None));
+    assert!(matches!(session.handle_frame(growth(0)), Ok(SessionEvent::Growth(Growth { request: 0, .. }))));
+    assert_eq!((session.open(), session.open()), (Some(1), None));
+    session.handle_frame(response(1, 200, true)).unwrap();
+    assert_eq!((session.is_growth_awaited(), session.open()), (true, None));
+    session.handle_frame(growth(1)).unwrap();
+    assert_eq!(session.open(), Some(2));
+    out.clear();
+    assert!(session.end_leaks(&mut out) && !session.is_measuring(), "during a request, too");
+    assert_eq!(ToWorker::decode(&out), Ok(Some((ToWorker::Leaks { end: true }, out.len()))));
+    assert!(!session.end_leaks(&mut out));
+    assert_eq!((session.open(), session.open(), session.open()), (Some(3), Some(4), None));
+}
+
+/// The worker may have sent it before it read the END; or may never send it.
+#[test]
+fn growth_may_cross_the_end_of_measuring() {
+    for crosses in [true, false] {
+        let (mut session, mut out) = (ready(3), Vec::new());
+        session.begin_leaks(&mut out);
+        session.handle_frame(growth(0)).unwrap();
+        session.open().unwrap();
+        session.end_leaks(&mut out);
+        assert!(!session.begin_leaks(&mut out), "it has a request");
+        session.handle_frame(response(1, 200, true)).unwrap();
+        assert_eq!(session.free_places(), 3, "nobody waits for it");
+        assert!(session.begin_leaks(&mut out));
+        if crosses {
+            session.handle_frame(growth(1)).unwrap();
+        }
+        session.handle_frame(growth(0)).unwrap();
+        assert_eq!(session.handle_frame(growth(1)).unwrap_err().kind, FaultKind::Growth);
+    }
+}
+
+#[test]
+fn measuring_begins_at_a_ready_idle_worker_that_has_responded_to_the_last_leaks() {
+    let mut out = Vec::new();
+    assert!(!Session::new(CONFIG).begin_leaks(&mut out));
+    let mut session = ready(2);
+    session.open().unwrap();
+    assert!(!session.begin_leaks(&mut out));
+    session.handle_frame(response(1, 200, true)).unwrap();
+    assert!(session.begin_leaks(&mut out) && session.end_leaks(&mut out));
+    assert_eq!(session.free_places(), 2);
+    assert!(!session.begin_leaks(&mut out), "a second response could not be told from the first");
+    session.handle_frame(growth(0)).unwrap();
+    session.drain(&mut out);
+    out.clear();
+    assert!(!session.begin_leaks(&mut out) && out.is_empty());
 }
 
 #[test]

@@ -131,6 +131,16 @@ impl<'a> Either<'a> {
                 "dropped": samples.dropped,
                 "stacks": pairs(samples.stacks.pairs()),
             }),
+            Self::Keepwarm(ToWorker::Leaks { end }) => {
+                json!({"type": "LEAKS", "stream": 0, "flags": if end { vec!["END"] } else { Vec::new() }})
+            }
+            Self::Worker(FromWorker::Growth(growth)) => json!({
+                "type": "GROWTH",
+                "stream": 0,
+                "request": growth.request,
+                "microseconds": growth.microseconds,
+                "changes": pairs(growth.changes.pairs()),
+            }),
         }
     }
 }

@@ -103,6 +103,11 @@ impl Run<'_> {
                 assert!(!self.session().reset(stream, code, reason, &mut out), "{name}: twice");
             }
             ToWorker::Ping { payload } => assert!(self.session().ping(payload, &mut out), "{name}"),
+            ToWorker::Leaks { end } => {
+                let session = self.session();
+                let said = if end { session.end_leaks(&mut out) } else { session.begin_leaks(&mut out) };
+                assert!(said, "{name}");
+            }
             ToWorker::Drain => {
                 self.session().drain(&mut out);
                 assert_eq!(self.session().open(), None, "{name}");

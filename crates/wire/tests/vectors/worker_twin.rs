@@ -11,6 +11,7 @@ pub(crate) struct WorkerTwin {
     first_credit: u32,
     last: u32,
     drained: bool,
+    measures: bool,
     /// Keepwarm's credit on the connection, and the worker's.
     keepwarm_credit: u32,
     worker_credit: u32,
@@ -49,6 +50,14 @@ impl WorkerTwin {
             ToWorker::Welcome(_) | ToWorker::Ping { .. } => Ok(false),
             ToWorker::Drain => {
                 self.drained = true;
+                Ok(false)
+            }
+            ToWorker::Leaks { end } => {
+                let Some(_) = self.hello else { return Err("before_hello") };
+                if end != self.measures || (!end && !self.streams.is_empty()) {
+                    return Err("leaks");
+                }
+                self.measures = !end;
                 Ok(false)
             }
             ToWorker::Request(request) => self.hear_request(&request),
@@ -113,7 +122,7 @@ impl WorkerTwin {
         if request.stream <= self.last {
             return Err("stream_order");
         }
-        if self.streams.len() >= streams as usize {
+        if self.streams.len() >= streams as usize || (self.measures && !self.streams.is_empty()) {
             return Err("stream_limit");
         }
         self.last = request.stream;

@@ -108,6 +108,8 @@ pub struct App {
     external: Mutex<Option<Arc<Link>>>,
     /// Where what its workers send of a profile goes.
     profile: Mutex<Option<Arc<ProfileSamples>>>,
+    /// A search for what its workers keep is under way.
+    pub(super) is_searched: AtomicBool,
 }
 
 /// The queue of an app, its workers and its failure, under one lock.
@@ -157,6 +159,7 @@ impl App {
             description: Mutex::default(),
             external: Mutex::default(),
             profile: Mutex::default(),
+            is_searched: AtomicBool::new(false),
         })
     }
 

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use super::activity::RequestSummary;
 use super::app::{App, WorkerCapabilities};
 use super::call::{Call, Item};
+use super::leaks::AfterGrowth;
 use super::link::{FlushResult, KillCause, Link, LinkInner, OrphanedRequests, PostResponseWork};
 use super::profile::Adapter;
 use crate::supervisor::LinkEvent;
@@ -332,6 +333,11 @@ fn connection_event(link: &Arc<Link>, app: &Arc<App>, event: SessionEvent<'_>) {
         SessionEvent::Hello(hello) => ready_now(link, app, hello),
         SessionEvent::Pong { .. } => link.ponged(),
         SessionEvent::Samples(samples) => link.handle_samples(&samples),
+        SessionEvent::Growth(growth) => match link.handle_growth(&growth) {
+            AfterGrowth::Ready => app.measure_next(link),
+            AfterGrowth::SlotFree => app.place_is_free(link),
+            AfterGrowth::Nothing => {}
+        },
         SessionEvent::Drain => {
             if app.close(link) {
                 link.drain();
@@ -384,6 +390,7 @@ fn item(event: SessionEvent<'_>) -> Option<Item> {
         | SessionEvent::Inform { .. }
         | SessionEvent::Hijack { .. }
         | SessionEvent::Samples(_)
+        | SessionEvent::Growth(_)
         | SessionEvent::Dropped { .. } => return None,
     })
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
-use keepwarm_net::Remote;
+use keepwarm_net::{Remote, Socket};
 use keepwarm_telemetry::timelines::TimelineWorker;
 use keepwarm_wire::session::{Session, SessionConfig};
 use tokio::sync::mpsc::{self, UnboundedSender};
@@ -24,6 +24,7 @@ use super::activity::WorkerActivity;
 use super::app::App;
 use super::call::Call;
 use super::kind::LinkKind;
+use super::leaks::LinkLeaks;
 use super::profile::{Adapter, LinkProfile, RequestSamples};
 use crate::supervisor::{LinkEvent, Requests, WorkerKey};
 pub(super) use death::{KillCause, OrphanedRequests};
@@ -55,6 +56,8 @@ pub(super) struct Link {
     adapter: OnceLock<Adapter>,
     /// It gets no more requests, or never any. Changed and looked at while the app's state is locked.
     retired: AtomicBool,
+    /// It will be measured when the requests that it has are over.
+    awaits_idle: AtomicBool,
     inner: Mutex<LinkInner>,
 }
 
@@ -95,6 +98,8 @@ pub(super) struct LinkInner {
     pub(super) profile: Option<Box<LinkProfile>>,
     /// Its requests that take longer than is usual, by their streams.
     pub(super) sampled: BTreeMap<u32, RequestSamples>,
+    /// What its requests leave behind is measured.
+    pub(super) leaks: Option<Box<LinkLeaks>>,
 }
 
 /// Work that a worker continues after the end of its response.
@@ -133,6 +138,7 @@ impl Link {
             process_usage: ProcessUsage::new(key.pid),
             profile: None,
             sampled: BTreeMap::new(),
+            leaks: None,
         };
         Self {
             key,
@@ -145,6 +151,7 @@ impl Link {
             is_in_order: AtomicBool::new(false),
             adapter: OnceLock::new(),
             retired: AtomicBool::new(false),
+            awaits_idle: AtomicBool::new(false),
             listened: Arc::default(),
             inner: Mutex::new(inner),
         }
@@ -188,6 +195,15 @@ impl Link {
         self.retired.store(true, Ordering::Relaxed);
     }
 
+    /// Whether it will be measured when it has no request any more.
+    pub(super) fn awaits_idle(&self) -> bool {
+        self.awaits_idle.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_awaits_idle(&self, awaits: bool) {
+        self.awaits_idle.store(awaits, Ordering::Relaxed);
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, LinkInner> {
         self.inner.lock().unwrap_or_else(|poisoned| self.break_off(poisoned))
     }
@@ -203,6 +219,7 @@ impl Link {
         inner.session = Session::new(CREDIT);
         inner.unsent.clear();
         inner.post_response = None;
+        inner.leaks = None;
         inner.dead = true;
         self.inner.clear_poison();
         self.kill("lost its link through a bug in Keepwarm");
@@ -239,6 +256,15 @@ impl Link {
 }
 
 impl LinkInner {
+    /// The worker is measured no more.
+    pub(super) fn end_leaks(&mut self, socket: Option<&Socket>) {
+        let mut frame = Vec::new();
+        self.leaks = None;
+        if self.session.end_leaks(&mut frame) {
+            self.write(socket, &frame);
+        }
+    }
+
     /// What the worker has used so far. `None`: it works on several requests at once, so that nobody knows which used it.
     pub(super) fn usage(&self) -> Option<Usage> {
         self.in_order.then(|| self.process_usage.read()).flatten()
@@ -264,9 +290,12 @@ impl LinkInner {
         if let (Some(profile), Some(call)) = (&mut self.profile, &call) {
             profile.remember(stream, &call.summary);
         }
+        if let Some(leaks) = &mut self.leaks {
+            leaks.end(stream, call.as_ref());
+        }
         if !self.busy {
             self.begin_next();
-            return (call, true);
+            return (call, self.frees_slot());
         }
         // One that was withdrawn while it waited behind that response has ended before it.
         if self.session.is_open_before(stream) {
@@ -283,7 +312,7 @@ impl LinkInner {
         if freed {
             self.begin_next();
         }
-        freed
+        freed && self.frees_slot()
     }
 }
 

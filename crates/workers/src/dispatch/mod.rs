@@ -3,7 +3,7 @@
 //! * [`App`]: an app's workers and the requests that wait for them; [`AppHandler`] is the handler of a route.
 //! * `kind`: workers that speak our wire, and those that are servers.
 //! * `queue`: which worker gets which request.  `link`: writing to a worker.  `driver`: reading from it.
-//! * `profile`: where requests are, as workers note it.
+//! * `profile`: where requests are, as workers note it.  `leaks`: what requests leave behind, as a worker measures it.
 //! * `quarantine`: which routes are refused because they kill workers.  `activity`: what each worker is doing.
 //! * `conversation`: one request, on its client's task.  `call`: what that and the driver share.
 //! * `refusals`: the errors that are sent in place of an app's response.
@@ -21,6 +21,7 @@ mod driver;
 mod fastcgi;
 mod health;
 mod kind;
+mod leaks;
 mod link;
 mod links;
 mod profile;
@@ -37,6 +38,7 @@ pub use app::{App, AppHandler, AppPolicy};
 pub use fastcgi::ScriptRoot;
 pub use health::AppHealth;
 pub use kind::WorkerKind;
+pub use leaks::{LeakSearch, LeaksWorker, Measurement, Measuring, MeasuringState};
 pub use links::Links;
 pub use profile::{Profile, ProfileTotals, ProfiledWorker, too_old};
 pub use refusals::ERROR_RESPONSES;

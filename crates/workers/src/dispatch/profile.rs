@@ -295,19 +295,20 @@ impl Link {
     }
 }
 
-/// The adapter of a worker, as far as profiles are concerned.
+/// The adapter of a worker, as far as profiles and searches for leaks are concerned.
 #[derive(Debug)]
 pub(super) struct Adapter {
     /// With its version: `python/0.1.0`.
-    name: Arc<str>,
+    pub(super) name: Arc<str>,
     profiles: bool,
     late_signals: bool,
+    pub(super) leaks: bool,
 }
 
 impl Adapter {
     pub(super) fn of_hello(name: &str, capabilities: Capabilities) -> Self {
-        let Capabilities { profile, late_signals, .. } = capabilities;
-        Self { name: name.into(), profiles: profile, late_signals }
+        let Capabilities { profile, late_signals, leaks, .. } = capabilities;
+        Self { name: name.into(), profiles: profile, late_signals, leaks }
     }
 
     pub(super) fn handles_signals_late(&self) -> bool {

@@ -46,6 +46,8 @@ struct WorkerEntry {
     retired: bool,
     /// Its worker has announced that it takes no more requests.
     closed: bool,
+    /// It is measured: its places and those behind them, as they were before.
+    before: Option<(usize, usize)>,
     /// Higher than that of all others when it was chosen last.
     turn: u64,
 }
@@ -75,8 +77,39 @@ impl Queue {
             latency: WorkerLatency::default(),
             retired: false,
             closed: false,
+            before: None,
             turn: 0,
         });
+    }
+
+    /// A worker that serves will be measured: it gets nothing for now. Gives how many places it has had. `None`: it gets nothing more, or is measured
+    /// already.
+    pub(super) fn measure(&mut self, link: &Arc<Link>) -> Option<usize> {
+        let entry = self.entry(link).filter(|entry| !entry.retired && entry.before.is_none())?;
+        let before = (entry.slots, entry.ahead);
+        (entry.before, entry.slots, entry.ahead) = (Some(before), 0, 0);
+        Some(before.0)
+    }
+
+    /// It takes one request at a time.
+    pub(super) fn begin_measured(&mut self, link: &Arc<Link>) {
+        if let Some(entry) = self.entry(link).filter(|entry| entry.before.is_some()) {
+            entry.slots = 1;
+        }
+    }
+
+    /// It is measured no more.
+    pub(super) fn end_measure(&mut self, link: &Arc<Link>) {
+        if let Some(entry) = self.entry(link)
+            && let Some(before) = entry.before.take()
+        {
+            (entry.slots, entry.ahead) = before;
+        }
+    }
+
+    /// Whether a worker serves and has no request.
+    pub(super) fn is_idle(&mut self, link: &Arc<Link>) -> bool {
+        self.entry(link).is_some_and(|entry| !entry.retired && entry.taken == 0)
     }
 
     /// A worker is gone.
@@ -118,7 +151,9 @@ impl Queue {
         let own = job.session.and_then(|session| self.worker_of(session));
         let best = |entry: &&mut WorkerEntry| {
             let is_other = own.is_some_and(|own| own != entry.link.key.number);
-            (job.avoids(&entry.link), is_other, entry.taken, entry.rank(job.thread))
+            // One that is measured gets requests whenever it can: it has been chosen for them.
+            let is_usual = entry.before.is_none();
+            (job.avoids(&entry.link), is_other, is_usual, entry.taken, entry.rank(job.thread))
         };
         self.turn += 1;
         let turn = self.turn;

@@ -49,6 +49,7 @@ impl App {
             user,
             profile: _,
             late_signals: _,
+            leaks: _,
         } = capabilities.wire;
         self.blocking.store(blocking, Ordering::Relaxed);
         self.cgi_names.store(cgi_names, Ordering::Relaxed);
@@ -80,7 +81,7 @@ impl App {
     }
 
     /// Gives waiting requests to a worker as long as it has places.
-    fn fill(&self, link: &Arc<Link>) {
+    pub(in crate::dispatch) fn fill(&self, link: &Arc<Link>) {
         loop {
             // The lock is not held while a request is written.
             let Some(job) = self.state().queue.fill(link) else { return };
@@ -125,9 +126,16 @@ impl App {
                 // Behind it others may wait.
                 self.fill(link);
             }
+            Ok(None) if link.awaits_idle() => self.count_if_idle(link),
             Ok(None) => {}
             Err(WorkerDrained) => link.drain(),
         }
+    }
+
+    /// A worker that is measured takes its first request.
+    pub(in crate::dispatch) fn measure_next(&self, link: &Arc<Link>) {
+        self.state().queue.begin_measured(link);
+        self.fill(link);
     }
 }
 

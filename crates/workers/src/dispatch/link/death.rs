@@ -64,6 +64,7 @@ impl Link {
         let mut inner = self.lock();
         inner.dead = true;
         inner.pong_waiters.clear();
+        inner.leaks = None;
         // The last of the bytes: of a request only if nothing was written behind it.
         let unread = inner.last_written.filter(|_| unread || !inner.unsent.is_empty());
         OrphanedRequests {

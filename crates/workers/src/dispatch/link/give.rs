@@ -37,6 +37,10 @@ impl Link {
             return self.refuse(&call);
         }
         let mut inner = self.lock();
+        if websocket && inner.leaks.is_some() {
+            // It may stay open for hours, in which the worker would take nothing else.
+            inner.end_leaks(Some(socket));
+        }
         let stream = match websocket {
             true => inner.session.open_websocket(),
             false => inner.session.open(),
@@ -52,6 +56,9 @@ impl Link {
             return;
         };
         set_frame_stream(&mut frame, stream);
+        if let Some(leaks) = &mut inner.leaks {
+            leaks.begin(stream);
+        }
         if !call.give_to(self, stream) {
             // Its client left between the queue and here. The place is taken: it is free when the worker has let go of the stream.
             inner.session.reset(stream, ResetCode::CANCELLED, "the client has gone", &mut frame);

@@ -30,7 +30,10 @@ impl WorkerLink for Link {
 
     fn is_silent(&self) -> bool {
         let inner = self.lock();
-        let without_response = inner.session.open_streams() == 0 && inner.session.is_ping_pending();
+        // One that measures responds when it has done that, for which the search allows a time.
+        let is_measuring = inner.leaks.is_some() && inner.session.is_growth_awaited();
+        let without_response =
+            inner.session.open_streams() == 0 && inner.session.is_ping_pending() && !is_measuring;
         // The response may lie in the socket of a thread that does not turn: nothing of that is the worker's fault.
         without_response && self.listened.load(Ordering::Relaxed)
     }

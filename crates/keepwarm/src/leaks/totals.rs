@@ -1,0 +1,229 @@
+//! Adds up what requests have left behind, by route, and decides what of it is kept.
+//!
+//! The first requests of a route fill caches and load code: they are left out. Whatever grows in more than half of the others, and altogether, is kept. A single
+//! request can leave something that the next one replaces; a route that keeps something does so again and again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use keepwarm_workers::dispatch::Measurement;
+use serde_json::{Value, json};
+
+/// Requests of a route, at each worker, that are left out.
+const WARM_UP: u32 = 3;
+/// Further requests of a route from which something can be told. The number is arbitrary: with fewer, chance looks like a leak.
+pub(super) const ENOUGH: u32 = 5;
+/// Bytes that a request must keep on average: less is noise of an allocator.
+const BYTES: i64 = 100;
+/// Routes; a configuration has fewer, but a method may be any word.
+const ROUTES: usize = 500;
+/// Names of a route. With names of 512 bytes, 10 MiB for each.
+const NAMES: usize = 10_000;
+
+/// What came of all requests.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    routes: BTreeMap<String, Route>,
+    pub(super) requests: u32,
+    time: Duration,
+    /// Routes or names for which there was no room.
+    pub(super) dropped: u64,
+}
+
+#[derive(Debug, Default)]
+struct Route {
+    requests: u32,
+    /// Those that are not left out.
+    counted: u32,
+    /// Requests by the process id of their worker, up to [`WARM_UP`].
+    warm: HashMap<u32, u32>,
+    names: HashMap<String, Sum>,
+}
+
+/// The changes of one name.
+#[derive(Debug, Default, Clone, Copy)]
+struct Sum {
+    total: i64,
+    /// Requests in which it has grown.
+    grew: u32,
+}
+
+impl Totals {
+    /// Adds what a request at the worker with this process id has left behind.
+    pub(super) fn add(&mut self, worker: u32, measurement: Measurement) {
+        self.requests += 1;
+        self.time += measurement.time;
+        if self.routes.len() >= ROUTES && !self.routes.contains_key(&measurement.route) {
+            self.dropped += 1;
+            return;
+        }
+        let route = self.routes.entry(measurement.route).or_default();
+        route.requests += 1;
+        let warm = route.warm.entry(worker).or_default();
+        if *warm < WARM_UP {
+            *warm += 1;
+            return;
+        }
+        route.counted += 1;
+        for (name, change) in measurement.changes {
+            let has_room = route.names.len() < NAMES;
+            match route.names.get_mut(&name) {
+                Some(sum) => sum.add(change),
+                None if has_room => route.names.entry(name).or_default().add(change),
+                None => self.dropped += 1,
+            }
+        }
+    }
+
+    /// Whether there is a route of which something can be told.
+    #[cfg(test)]
+    fn has_verdict(&self) -> bool {
+        self.routes.values().any(|route| route.counted >= ENOUGH)
+    }
+
+    /// How long a measurement took on average.
+    fn mean_time(&self) -> Duration {
+        self.time / self.requests.max(1)
+    }
+
+    /// The part of the response that is about the routes.
+    pub(super) fn json(&self) -> Value {
+        let routes: Vec<Value> = self.routes.iter().map(|(name, route)| route.json(name)).collect();
+        json!({
+            "requests": self.requests,
+            "measurement_microseconds": u64::try_from(self.mean_time().as_micros()).unwrap_or(u64::MAX),
+            "routes": routes,
+        })
+    }
+}
+
+impl Sum {
+    fn add(&mut self, change: i64) {
+        self.total = self.total.saturating_add(change);
+        self.grew += u32::from(change > 0);
+    }
+}
+
+impl Route {
+    fn json(&self, name: &str) -> Value {
+        let kept: Vec<Value> = self
+            .kept()
+            .into_iter()
+            .map(|(name, sum)| {
+                let (form, what) = name.split_once(';').unwrap_or((name, ""));
+                json!({ "form": form, "name": what, "total": sum.total, "grew": sum.grew })
+            })
+            .collect();
+        let enough = self.counted >= ENOUGH;
+        json!({ "route": name, "requests": self.requests, "counted": self.counted, "enough": enough, "kept": kept })
+    }
+
+    /// The names that grow, the largest of each form first.
+    fn kept(&self) -> Vec<(&str, Sum)> {
+        if self.counted < ENOUGH {
+            return Vec::new();
+        }
+        let grows = |(name, sum): &(&str, Sum)| {
+            let is_bytes = *name == "memory" || name.starts_with("made;");
+            let least = if is_bytes { BYTES.saturating_mul(self.counted.into()) } else { 1 };
+            2 * sum.grew > self.counted && sum.total >= least
+        };
+        let all = self.names.iter().map(|(name, sum)| (name.as_str(), *sum));
+        let mut kept: Vec<(&str, Sum)> = all.filter(grows).collect();
+        kept.sort_by_key(|(name, sum)| (form_order(name), std::cmp::Reverse(sum.total), *name));
+        kept
+    }
+}
+
+/// What a person wants to know first.
+fn form_order(name: &str) -> usize {
+    const ORDER: [&str; 4] = ["held;", "object;", "memory", "made;"];
+    ORDER.iter().position(|form| name.starts_with(form)).unwrap_or(ORDER.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measurement(route: &str, changes: &[(&str, i64)]) -> Measurement {
+        let changes = changes.iter().map(|(name, change)| ((*name).to_owned(), *change)).collect();
+        Measurement { route: route.to_owned(), time: Duration::from_millis(2), changes }
+    }
+
+    fn kept(totals: &Totals, route: &str) -> Vec<(String, i64, u32)> {
+        let kept = totals.routes[route].kept();
+        kept.into_iter().map(|(name, sum)| (name.to_owned(), sum.total, sum.grew)).collect()
+    }
+
+    #[test]
+    fn the_first_requests_of_a_route_at_each_worker_are_left_out() {
+        let mut totals = Totals::default();
+        for worker in [7, 8] {
+            for turn in 0..10 {
+                let change = if turn < 3 { 1_000 } else { 1 };
+                totals.add(worker, measurement("GET /cart", &[("held;shop.cache", change)]));
+            }
+        }
+        assert_eq!(kept(&totals, "GET /cart"), [("held;shop.cache".to_owned(), 14, 14)]);
+        assert_eq!((totals.requests, totals.routes["GET /cart"].counted), (20, 14));
+    }
+
+    #[test]
+    fn what_grows_in_more_than_half_of_the_requests_is_kept() {
+        let mut totals = Totals::default();
+        for turn in 0..3 + 10 {
+            let mut changes = vec![("object;Item", 1)];
+            changes.extend((turn % 2 == 0).then_some(("object;Half", 2)));
+            changes.push(("object;Up and down", if turn % 3 == 0 { -10 } else { 1 }));
+            changes.push(("object;Replaced", if turn % 2 == 0 { 5 } else { -5 }));
+            totals.add(1, measurement("GET /", &changes));
+        }
+        assert_eq!(kept(&totals, "GET /"), [("object;Item".to_owned(), 10, 10)]);
+    }
+
+    #[test]
+    fn a_few_bytes_are_noise() {
+        let mut totals = Totals::default();
+        for _ in 0..3 + 10 {
+            totals.add(1, measurement("GET /", &[("memory", 99), ("made;a.py:1", 99), ("made;a.py:2", 100)]));
+        }
+        assert_eq!(kept(&totals, "GET /"), [("made;a.py:2".to_owned(), 1_000, 10)]);
+    }
+
+    #[test]
+    fn of_few_requests_nothing_is_told() {
+        let mut totals = Totals::default();
+        for turn in 1..=WARM_UP + ENOUGH {
+            assert!(!totals.has_verdict(), "after {} requests", turn - 1);
+            totals.add(1, measurement("GET /", &[("held;x", 1)]));
+            assert_eq!(totals.routes["GET /"].kept().is_empty(), turn < WARM_UP + ENOUGH);
+        }
+        assert!(totals.has_verdict());
+    }
+
+    #[test]
+    fn forms_stand_in_the_order_in_which_they_say_most() {
+        let mut totals = Totals::default();
+        let changes =
+            [("made;a.py:1", 500), ("memory", 900), ("object;B", 1), ("object;A", 2), ("held;x", 1)];
+        (0..10).for_each(|_| totals.add(1, measurement("GET /", &changes)));
+        let names: Vec<String> = kept(&totals, "GET /").into_iter().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["held;x", "object;A", "object;B", "memory", "made;a.py:1"]);
+    }
+
+    #[test]
+    fn routes_and_names_are_bounded() {
+        let mut totals = Totals::default();
+        for number in 0..ROUTES + 10 {
+            totals.add(1, measurement(&format!("M{number} /"), &[]));
+        }
+        assert_eq!((totals.routes.len(), totals.dropped), (ROUTES, 10));
+        for number in 0..200_u64 {
+            let names: Vec<String> = (0..100).map(|name| format!("held;{number}.{name}")).collect();
+            let changes: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
+            totals.add(1, measurement("M1 /", &changes));
+        }
+        assert_eq!(totals.routes["M1 /"].names.len(), NAMES);
+        assert!(totals.dropped > 9_000);
+    }
+}
