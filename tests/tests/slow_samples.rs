@@ -148,7 +148,9 @@ fn a_request_that_waits_shows_where() {
         let is_search = |call: &Value| call.as_str().is_some_and(|call| call.starts_with("search ("));
         assert!(calls.iter().any(is_search), "{keys}: {request:#}");
         let seconds = stack["seconds"].as_f64().expect("a number");
-        assert!(seconds > 0.3 && seconds < 1.2, "{keys}: from 0.3 s on: {request:#}");
+        // Signals begin the waits of PHP again, so its request takes longer than it asks for.
+        let whole = request["seconds"].as_f64().expect("a number");
+        assert!(seconds > 0.3 && seconds < whole, "{keys}: from 0.3 s on: {request:#}");
     }
 }
 
