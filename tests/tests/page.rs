@@ -285,6 +285,22 @@ fn slow_and_failed_requests_are_shown_with_where_their_time_went() {
 }
 
 #[test]
+fn a_slow_request_shows_where_it_was_in_the_code() {
+    let server = Server::start(&format!(
+        "[admin]\n{LOCAL}\n[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"kettle\"\n\
+         [app.kettle]\nentry = \"wsgi_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\nslow_log = \"200ms\"\n"
+    ))
+    .warm("/pong");
+    assert_eq!(server.client().ask(get("/sleep?ms=800")).status, 200);
+    server.wait_for_log("where the slow request was", BOUND);
+    let seen = visit(&server, "recent", &["1"]);
+    assert_quiet(&seen);
+    let facts = seen["dialogs"][0]["facts"].as_str().expect("a text");
+    let (_, stacks) = facts.split_once("In the code").unwrap_or_else(|| panic!("{facts}"));
+    assert!(stacks.contains(" waiting: ") && stacks.contains("sleep (wsgi_app.py:"), "{facts}");
+}
+
+#[test]
 fn names_are_text_in_every_place() {
     let server = start(LOCAL);
     let seen = visit(&server, "hostile", &[]);

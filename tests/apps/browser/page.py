@@ -71,7 +71,8 @@ globalThis.makeSnapshot = (apps, workers, endpoints, text = (name) => name) => {
     const recent = (at, status) => ({ time: text("2027-01-01T00:00:00.000Z"), seconds_ago: 3 * at + 1, id: text(`recent${at}`), trace_id: at === 1 ? text("4bf92f3577b34da6a3ce929d0e0e4736") : null,
         method: text("GET"), path: text(`/slow/${at}`), status, reason: status === 200 ? null : text("worker_died"), app: app(at % apps), route: text("/slow/*"), worker: 1, pid: 1000,
         seconds: 2, slow_seconds: 1, phases: { read_seconds: 0.001, retry_seconds: at === 11 ? 0.1 : 0, queue_seconds: 0.2, app_seconds: 1.5, body_seconds: 0.2, write_seconds: 0.099 },
-        calls: each(at % 3, call), call_count: at === 2 ? 30 : at % 3, call_seconds: 0.5 * (at % 3) });
+        calls: each(at % 3, call), call_count: at === 2 ? 30 : at % 3, call_seconds: 0.5 * (at % 3),
+        stacks: each(at % 3, (number) => ({ phase: text("app"), calls: ["a", "b", "c", "d", "e"].map((call) => text(`${call} (shop.py:${number})`)), waiting: number === 0, seconds: 1.2 - number })) });
     return {
         time: new Date(1.8e12).toISOString(), window_seconds: 10, now: { ...figures },
         routes: each(apps, (at) => ({ app: app(at), route: text(`/route/${at}/*`), requests: requests(), now: { ...figures } })),

@@ -109,10 +109,11 @@ export class RecentDialog {
   #draw() {
     const request = this.#request;
     // Everything else about it has ended.
-    if (this.#drawn !== request.call_count) {
-      this.#drawn = request.call_count;
+    const known = `${request.call_count} ${request.stacks.length}`;
+    if (this.#drawn !== known) {
+      this.#drawn = known;
       setText(element("recent-name"), doing(request));
-      element("recent-facts").replaceChildren(...factsOf(request).flatMap(([name, fact]) => [titled("dt", name), titled("dd", fact)]));
+      element("recent-facts").replaceChildren(...factsOf(request).flatMap(([name, ...facts]) => [titled("dt", name), ...facts.map((fact) => titled("dd", fact))]));
       element("recent-lines").replaceChildren(...linesOf(request).map(newLine));
       setText(element("recent-more"), more(request));
       element("recent-more").hidden = more(request) === "";
@@ -132,7 +133,16 @@ function factsOf(request) {
     ["Worker", request.pid === null ? workerOf(request) : `${workerOf(request)}, process ${request.pid}`],
     ["Id", words(request.id)],
     ...(request.trace_id === null ? [] : [["Trace", words(request.trace_id)]]),
+    ...(request.stacks.length === 0 ? [] : [["In the code", ...request.stacks.map(stackOf)]]),
   ];
+}
+
+/** Calls of a stack that are shown, the innermost. */
+const CALLS = 4;
+
+function stackOf({ calls, phase, seconds, waiting }) {
+  const shown = calls.length > CALLS ? ["…", ...calls.slice(-CALLS)] : calls;
+  return `${time(seconds)} ${waiting ? "waiting" : "computing"}${phase === "app" ? "" : ` (${words(phase)})`}: ${shown.map(words).join(" > ")}`;
 }
 
 /** The parts, and after the time in the app the calls. */
