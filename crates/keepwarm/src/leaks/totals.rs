@@ -75,6 +75,12 @@ impl Totals {
         }
     }
 
+    /// What is kept by a route that has had a multiple of so many requests.
+    pub(super) fn every(&self, requests: u32, route: &str) -> Option<Value> {
+        let known = self.routes.get(route)?;
+        known.requests.is_multiple_of(requests).then(|| known.json(route))
+    }
+
     /// Whether there is a route of which something can be told.
     #[cfg(test)]
     fn has_verdict(&self) -> bool {
