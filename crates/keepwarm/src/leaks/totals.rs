@@ -75,7 +75,7 @@ impl Totals {
         }
     }
 
-    /// What is kept by a route that has had a multiple of so many requests.
+    /// What a route keeps, each time that it has had this number of requests.
     pub(super) fn every(&self, requests: u32, route: &str) -> Option<Value> {
         let known = self.routes.get(route)?;
         known.requests.is_multiple_of(requests).then(|| known.json(route))
