@@ -28,7 +28,7 @@ KEPT = {
     "/weak": {"held;Shop\\Collections::$map": 1, "held;Shop\\Cart::$all": 1, "object;Shop\\Item": 2},
     "/enum": {"held;Shop\\Collections::$suits": 1},
     "/ghost": {"held;Shop\\Collections::$ghosts": 1, "object;Shop\\Ghost": 1},
-    "/anonymous": {"held;Shop\\Cart::$all": 1, "object;class@anonymous (growth_app.php:207)": 1},
+    "/anonymous": {"held;Shop\\Cart::$all": 1, "object;class@anonymous (growth_app.php:222)": 1},
     "/request": {"held;Shop\\Cart::$all": 1, "object;Keepwarm\\Request": 1},
     "/shutdown": {"held;Shop\\Cart::$all": 1, "object;Shop\\Item": 1},
     "/destroy": {"held;Shop\\Cart::$all": 1, "object;Shop\\Item": 1},
@@ -60,6 +60,13 @@ class Growth(unittest.TestCase):
             self.assertFalse([name for name in others if found[name] < 0 or name.startswith("held;Shop")], f"{path}: {found}")
             self.assertEqual(worker.log(), "")
 
+
+    def test_nothing_is_loaded_to_be_looked_at(self):
+        worker = self.measuring()
+        measured(worker, "/static")
+        self.assertEqual(worker.log(), "")
+        self.assertEqual(self.kept(worker, "/later")["held;Shop\\later()::$later"], 1)
+        self.assertIn("the class Late is loaded", worker.log())
 
     def test_memory_that_is_in_no_new_object(self):
         worker = self.measuring()

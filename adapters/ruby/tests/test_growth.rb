@@ -97,7 +97,7 @@ class GrowthTest < Minitest::Test
     "/service" => { "held;Shop::SERVICE.@entries" => 1, "held;Shop::SERVICE.@keys" => 1, "object;String" => 2 },
     "/settings" => { "held;Shop::Settings.notes" => 1, "object;String" => 1 },
     "/queue" => { "held;Shop::QUEUE" => 1, "object;String" => 1 },
-    "/closure" => { "held;closed_over (block at growth_app.rb:131)" => 1, "object;String" => 1 },
+    "/closure" => { "held;closed_over (block at growth_app.rb:144)" => 1, "object;String" => 1 },
     "/thread" => { "held;Thread.current[:kept]" => 1 },
     "/thread_variable" => { "held;Thread.current.thread_variable_get(:kept)" => 1 },
     "/middleware" => { 'held;Middleware#@seen' => 1, "object;String" => 1 },
