@@ -34,6 +34,9 @@ _keepwarm() {
             keepwarm,init)
                 cmd="keepwarm__subcmd__init"
                 ;;
+            keepwarm,leaks)
+                cmd="keepwarm__subcmd__leaks"
+                ;;
             keepwarm,maintenance)
                 cmd="keepwarm__subcmd__maintenance"
                 ;;
@@ -86,7 +89,7 @@ _keepwarm() {
 
     case "${cmd}" in
         keepwarm)
-            opts="-h -V --help --version run init reload restart status why top stack recycle profile maintenance endpoint check convert hash-password explain reference"
+            opts="-h -V --help --version run init reload restart status why top stack recycle profile leaks maintenance endpoint check convert hash-password explain reference"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -333,6 +336,44 @@ _keepwarm() {
             fi
             case "${prev}" in
                 --app)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        keepwarm__subcmd__leaks)
+            opts="-h --requests --seconds --route --json --config --pid --pid-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --requests)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --route)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pid-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

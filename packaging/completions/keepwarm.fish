@@ -36,6 +36,7 @@ complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "top" -d 'Show app
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "stack" -d 'Print the stacks of a worker\'s threads, and log them'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "recycle" -d 'Replace a worker: it leaves once its replacement is ready'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "profile" -d 'Show where an app\'s time goes: a flame graph of its requests'
+complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "leaks" -d 'Show what an app keeps between requests, and by which route'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "maintenance" -d 'Begin or end maintenance: new requests get 503 and a page'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "endpoint" -d 'Take an endpoint of an upstream out of use, or put it back'
 complete -c keepwarm -n "__fish_keepwarm_needs_command" -f -a "check" -d 'Check any HTTP server for known stalls'
@@ -99,6 +100,14 @@ complete -c keepwarm -n "__fish_keepwarm_using_subcommand profile" -l config -d 
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand profile" -l pid -d 'Process id of the instance to control' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand profile" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand profile" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand leaks" -l requests -d 'Requests to measure, 8 to 10000' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand leaks" -l seconds -d 'Seconds to wait for them, 1 to 3600' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand leaks" -l route -d 'Route to report, by its pattern in the configuration, as `/search/*` [default: all]' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand leaks" -l config -d 'Configuration file of the instance to control [default: the one started in this directory]' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand leaks" -l pid -d 'Process id of the instance to control' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand leaks" -l pid-file -d 'Pid file of the instance to control (its `server.pid_file`)' -r -F
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand leaks" -l json -d 'Print JSON'
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand leaks" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand maintenance; and not __fish_seen_subcommand_from on off" -s h -l help -d 'Print help'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand maintenance; and not __fish_seen_subcommand_from on off" -f -a "on" -d 'Respond with 503 to new requests; requests in progress finish'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand maintenance; and not __fish_seen_subcommand_from on off" -f -a "off" -d 'Serve again; without --app and --listener, end all maintenance'

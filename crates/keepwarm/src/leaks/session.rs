@@ -76,13 +76,16 @@ impl Session {
     /// Begins, unless nothing could come of it.
     fn begin(view: &View, request: LeaksRequest) -> Result<Self, String> {
         let app = named::app(view, &request.app)?;
+        let busy =
+            || format!("app {} is already being measured; wait for the end of that search", request.app);
+        if app.is_searched() {
+            return Err(busy());
+        }
         if let Some(route) = &request.route {
             check_route(&request.app, route)?;
         }
         check_workers(&request.app, &app)?;
-        let search = app.begin_leak_search().ok_or_else(|| {
-            format!("app {} is already being measured; wait for the end of that search", request.app)
-        })?;
+        let search = app.begin_leak_search().ok_or_else(busy)?;
         Ok(Self {
             request,
             app,

@@ -82,6 +82,11 @@ impl App {
         is_first.then(|| LeakSearch(Arc::clone(self)))
     }
 
+    /// Whether a search is under way.
+    pub fn is_searched(&self) -> bool {
+        self.is_searched.load(Ordering::Acquire)
+    }
+
     /// Its workers that take requests; none of those that are servers by themselves.
     pub fn leaks_workers(&self) -> Vec<LeaksWorker> {
         let links: Vec<Arc<Link>> = self.state().queue.serving().cloned().collect();
