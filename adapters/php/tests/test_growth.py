@@ -28,7 +28,7 @@ KEPT = {
     "/weak": {"held;Shop\\Collections::$map": 1, "held;Shop\\Cart::$all": 1, "object;Shop\\Item": 2},
     "/enum": {"held;Shop\\Collections::$suits": 1},
     "/ghost": {"held;Shop\\Collections::$ghosts": 1, "object;Shop\\Ghost": 1},
-    "/anonymous": {"held;Shop\\Cart::$all": 1, "object;class@anonymous (growth_app.php:222)": 1},
+    "/anonymous": {"held;Shop\\Cart::$all": 1, "object;class@anonymous (growth_app.php:223)": 1},
     "/request": {"held;Shop\\Cart::$all": 1, "object;Keepwarm\\Request": 1},
     "/shutdown": {"held;Shop\\Cart::$all": 1, "object;Shop\\Item": 1},
     "/destroy": {"held;Shop\\Cart::$all": 1, "object;Shop\\Item": 1},
@@ -89,6 +89,15 @@ class Growth(unittest.TestCase):
             growth = measured(worker, "/", method="POST", body=body, fields=fields)
             if number > 3:
                 self.assertEqual(growth.changes, {}, number)
+
+    def test_a_search_that_is_cut_loses_nothing(self):
+        """What it did not come to is not taken for gone."""
+        worker = self.measuring()
+        self.keeps_one(worker, "/static")
+        for path in ("/huge", "/static"):
+            found = measured(worker, path).changes
+            self.assertFalse([name for name, change in found.items() if change < 0], found)
+        self.keeps_one(worker, "/static")
 
     def test_what_goes_is_negative(self):
         worker = self.measuring()

@@ -97,7 +97,7 @@ class GrowthTest < Minitest::Test
     "/service" => { "held;Shop::SERVICE.@entries" => 1, "held;Shop::SERVICE.@keys" => 1, "object;String" => 2 },
     "/settings" => { "held;Shop::Settings.notes" => 1, "object;String" => 1 },
     "/queue" => { "held;Shop::QUEUE" => 1, "object;String" => 1 },
-    "/closure" => { "held;closed_over (block at growth_app.rb:144)" => 1, "object;String" => 1 },
+    "/closure" => { "held;closed_over (block at growth_app.rb:145)" => 1, "object;String" => 1 },
     "/thread" => { "held;Thread.current[:kept]" => 1 },
     "/thread_variable" => { "held;Thread.current.thread_variable_get(:kept)" => 1 },
     "/middleware" => { 'held;Middleware#@seen' => 1, "object;String" => 1 },
@@ -167,6 +167,18 @@ class GrowthTest < Minitest::Test
       path = paths[number % paths.size]
       changes = measured(worker, path, status: nil, query: "q=#{"x" * number}")
       assert_empty changes, "#{path}, request #{number}" if number >= 20
+    end
+  end
+
+  # What it did not come to is not taken for gone.
+  def test_a_search_that_is_cut_loses_nothing
+    growing do |worker|
+      kept(worker, "/constant")
+      %w[/chain /constant].each do |path|
+        found = measured(worker, path)
+        assert_empty found.select { |name, change| name.start_with?("held;") && change.negative? }, path
+      end
+      assert_equal 1, measured(worker, "/constant")["held;Shop::CARTS"]
     end
   end
 

@@ -216,6 +216,7 @@ final class Application
             '/weak' => Collections::$map[Cart::$all[] = new Item("weak $number")] = new Item('value'),
             '/enum' => Collections::$suits[] = Suit::Hearts,
             '/later' => later($number),
+            '/huge' => Collections::$text[] = array_fill(0, 2_100_000, null),
             '/ghost' => Collections::$ghosts[] = new Ghost(),
             '/limit' => [Collections::$text[] = array_fill(0, 200_000, null)],
             '/text' => Collections::$text[0] .= str_repeat('x', 10_000),

@@ -23,7 +23,8 @@ module Keepwarm
     # Objects by class, bytes by line, and the bytes of all. `ours`: strings that are not the application's.
     def take(ours)
       GC.start(full_mark: true, immediate_sweep: true)
-      memory = ObjectSpace.memsize_of_all(BasicObject) - [@tracer, *ours].sum { |object| ObjectSpace.memsize_of(object) }
+      notes = ObjectSpace.memsize_of(@tracer) # before anything is noted in them that the sum has not
+      memory = ObjectSpace.memsize_of_all(BasicObject) - notes - ours.sum { |text| ObjectSpace.memsize_of(text) }
       kinds = {}.compare_by_identity
       traced = []
       count(kinds, traced)

@@ -128,6 +128,7 @@ keep = {
   "/class_instance" => -> { Shop::Page.views << "class instance #{number}" },
   "/service" => -> { Shop::SERVICE.keep("service #{number}") },
   "/settings" => -> { Shop::Settings.notes << "note #{number}" },
+  "/chain" => -> { 110_000.times { Shop::LINKS[0] = Shop::Link.new(nil, Shop::LINKS[0]) } },
   "/queue" => -> { Shop::QUEUE << "queue #{number}" },
   "/closure" => -> { closed_over << "closure #{number}" },
   "/thread" => -> { (Thread.current[:kept] ||= []) << number },

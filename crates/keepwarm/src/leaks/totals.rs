@@ -2,6 +2,9 @@
 //!
 //! The first requests of a route fill caches and load code: they are left out. What is kept has grown in more than half of the others, and altogether. A single
 //! request can leave something that the next one replaces; a route that keeps something does so again and again.
+//!
+//! A framework may keep its last request until the next, of whatever route: a route then seems to add each time what the others take away. So what a route is
+//! said to keep must have grown in all routes together, too.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -19,11 +22,15 @@ const BYTES: i64 = 100;
 const ROUTES: usize = 500;
 /// Names of a route. With names of 512 bytes, 10 MiB for each.
 const NAMES: usize = 10_000;
+/// Names of all routes together: 25 MiB.
+const ALL_NAMES: usize = 50_000;
 
 /// What came of all requests.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     routes: BTreeMap<String, Route>,
+    /// By name: its changes in all requests, of every route, also those that are left out.
+    all: HashMap<String, i64>,
     pub(super) requests: u32,
     time: Duration,
     /// Routes or names for which there was no room.
@@ -38,6 +45,8 @@ struct Route {
     /// Requests by the process id of their worker, up to [`WARM_UP`].
     warm: HashMap<u32, u32>,
     names: HashMap<String, Sum>,
+    /// By name: its changes in the requests that are left out.
+    early: HashMap<String, i64>,
 }
 
 /// The changes of one name.
@@ -53,6 +62,7 @@ impl Totals {
     pub(super) fn add(&mut self, worker: u32, measurement: Measurement) {
         self.requests += 1;
         self.time += measurement.time;
+        self.add_other(&measurement);
         if self.routes.len() >= ROUTES && !self.routes.contains_key(&measurement.route) {
             self.dropped += 1;
             return;
@@ -62,6 +72,9 @@ impl Totals {
         let warm = route.warm.entry(worker).or_default();
         if *warm < WARM_UP {
             *warm += 1;
+            for (name, change) in measurement.changes {
+                add_within(&mut route.early, &name, change, NAMES);
+            }
             return;
         }
         route.counted += 1;
@@ -72,6 +85,13 @@ impl Totals {
                 None if has_room => route.names.entry(name).or_default().add(change),
                 None => self.dropped += 1,
             }
+        }
+    }
+
+    /// Adds what a request of a route that is not reported has left behind: it may have taken away what one of another has added.
+    pub(super) fn add_other(&mut self, measurement: &Measurement) {
+        for (name, change) in &measurement.changes {
+            add_within(&mut self.all, name, *change, ALL_NAMES);
         }
     }
 
@@ -88,7 +108,8 @@ impl Totals {
 
     /// The part of the response that is about the routes.
     pub(super) fn json(&self) -> Value {
-        let routes: Vec<Value> = self.routes.iter().map(|(name, route)| route.json(name)).collect();
+        let routes: Vec<Value> =
+            self.routes.iter().map(|(name, route)| route.json(name, &self.all)).collect();
         json!({
             "requests": self.requests,
             "measurement_microseconds": u64::try_from(self.mean_time().as_micros()).unwrap_or(u64::MAX),
@@ -105,9 +126,9 @@ impl Sum {
 }
 
 impl Route {
-    fn json(&self, name: &str) -> Value {
+    fn json(&self, name: &str, all: &HashMap<String, i64>) -> Value {
         let kept: Vec<Value> = self
-            .kept()
+            .kept(all)
             .into_iter()
             .map(|(name, sum)| {
                 let (form, what) = name.split_once(';').unwrap_or((name, ""));
@@ -118,20 +139,36 @@ impl Route {
         json!({ "route": name, "requests": self.requests, "counted": self.counted, "enough": enough, "kept": kept })
     }
 
-    /// The names that grow, the largest of each form first.
-    fn kept(&self) -> Vec<(&str, Sum)> {
+    /// The names that grow, the largest of each form first. `all`: the changes of all routes.
+    fn kept(&self, all: &HashMap<String, i64>) -> Vec<(&str, Sum)> {
         if self.counted < ENOUGH {
             return Vec::new();
         }
         let grows = |(name, sum): &(&str, Sum)| {
             let is_bytes = *name == "memory" || name.starts_with("made;");
             let least = if is_bytes { BYTES.saturating_mul(self.counted.into()) } else { 1 };
-            2 * sum.grew > self.counted && sum.total >= least
+            2 * sum.grew > self.counted && sum.total >= least && self.is_held(name, sum.total, all)
         };
-        let all = self.names.iter().map(|(name, sum)| (name.as_str(), *sum));
-        let mut kept: Vec<(&str, Sum)> = all.filter(grows).collect();
+        let names = self.names.iter().map(|(name, sum)| (name.as_str(), *sum));
+        let mut kept: Vec<(&str, Sum)> = names.filter(grows).collect();
         kept.sort_by_key(|(name, sum)| (form_order(name), std::cmp::Reverse(sum.total), *name));
         kept
+    }
+
+    /// Whether the other routes have not taken away most of what this one has added.
+    fn is_held(&self, name: &str, total: i64, all: &HashMap<String, i64>) -> bool {
+        let early = self.early.get(name).copied().unwrap_or_default();
+        // No room for the name: nothing is known of the others.
+        all.get(name).is_none_or(|all| all.saturating_sub(early) >= total / 2)
+    }
+}
+
+/// Adds a change to that of its name, if there is room for it.
+fn add_within(sums: &mut HashMap<String, i64>, name: &str, change: i64, limit: usize) {
+    if let Some(sum) = sums.get_mut(name) {
+        *sum = sum.saturating_add(change);
+    } else if sums.len() < limit {
+        sums.insert(name.to_owned(), change);
     }
 }
 
@@ -151,7 +188,7 @@ mod tests {
     }
 
     fn kept(totals: &Totals, route: &str) -> Vec<(String, i64, u32)> {
-        let kept = totals.routes[route].kept();
+        let kept = totals.routes[route].kept(&totals.all);
         kept.into_iter().map(|(name, sum)| (name.to_owned(), sum.total, sum.grew)).collect()
     }
 
@@ -181,6 +218,28 @@ mod tests {
         assert_eq!(kept(&totals, "GET /"), [("object;Item".to_owned(), 10, 10)]);
     }
 
+    /// As Symfony keeps the request of its last exception.
+    #[test]
+    fn what_a_route_adds_and_the_others_take_away_is_not_kept() {
+        let mut totals = Totals::default();
+        for _ in 0..3 + 10 {
+            totals.add(1, measurement("GET /missing", &[("object;Request", 3), ("held;cache", 1)]));
+            totals.add(1, measurement("GET /", &[("object;Request", -3)]));
+        }
+        assert_eq!(kept(&totals, "GET /missing"), [("held;cache".to_owned(), 10, 10)]);
+        assert_eq!(kept(&totals, "GET /"), []);
+    }
+
+    #[test]
+    fn routes_that_are_not_reported_take_away_too() {
+        let mut totals = Totals::default();
+        for _ in 0..3 + 10 {
+            totals.add(1, measurement("GET /missing", &[("object;Request", 3), ("held;cache", 1)]));
+            totals.add_other(&measurement("GET /", &[("object;Request", -3), ("held;cache", 1)]));
+        }
+        assert_eq!(kept(&totals, "GET /missing"), [("held;cache".to_owned(), 10, 10)]);
+    }
+
     #[test]
     fn a_few_bytes_are_noise() {
         let mut totals = Totals::default();
@@ -196,7 +255,7 @@ mod tests {
         for turn in 1..=WARM_UP + ENOUGH {
             assert!(!totals.has_verdict(), "after {} requests", turn - 1);
             totals.add(1, measurement("GET /", &[("held;x", 1)]));
-            assert_eq!(totals.routes["GET /"].kept().is_empty(), turn < WARM_UP + ENOUGH);
+            assert_eq!(totals.routes["GET /"].kept(&totals.all).is_empty(), turn < WARM_UP + ENOUGH);
         }
         assert!(totals.has_verdict());
     }
