@@ -81,7 +81,7 @@ fn under_load<T>(server: &Server, paths: &[&str], action: impl FnOnce(&AtomicU32
                 if over.load(Ordering::Relaxed) {
                     return;
                 }
-                assert_eq!(client.ask(get(path)).status, 200);
+                assert_eq!(client.ask(get(path)).status, 200, "{}", server.log());
                 served.fetch_add(1, Ordering::Relaxed);
             }
         });
@@ -384,4 +384,104 @@ fn an_adapter_that_cannot_measure_is_named() {
         "command = [\"@PYTHON@\", \"@APPS@/liar.py\", \"1\"]\nkind = \"wsgi\"\nworkers = 1",
     );
     refused(&server, &["shop"], 1, &["adapter liar/1 does not tell what is kept", "`keepwarm restart shop`"]);
+}
+
+#[test]
+fn ruby_is_measured() {
+    let code = (
+        "config.ru",
+        "
+class Item
+  def initialize = @data = 'x' * 2000 + rand.to_s
+end
+module Shop
+  CACHE = {}
+end
+run(lambda do |env|
+  Shop::CACHE[Shop::CACHE.size] = Item.new if env['PATH_INFO'].start_with?('/cart')
+  [200, {}, ['done']]
+end)
+",
+    );
+    for keys in ["workers = 1", "workers = 1\nthreads = 3"] {
+        let server = start_app(code, &format!("entry = \"config.ru\"\n{keys}"));
+        searched(&server, &["/cart/a", "/"], &["--requests", "40"]).ends_with(&server, 3).says(&[
+            "GET /cart/* keeps 1 Item and ",
+            "Shop::CACHE grows by 1, made at config.ru:",
+            "GET /*  20 requests: nothing kept",
+        ]);
+    }
+}
+
+#[test]
+fn php_is_measured() {
+    let code = (
+        "index.php",
+        "<?php
+class Item {
+    public string $data;
+    public function __construct() {
+        $this->data = str_repeat('x', 2000) . rand();
+    }
+}
+class Cart {
+    public static array $all = [];
+}
+return function (Keepwarm\\Request $request) {
+    if (str_starts_with($request->path, '/cart')) {
+        Cart::$all[] = new Item();
+    }
+    return 'done';
+};
+",
+    );
+    let server = start_app(code, "entry = \"index.php\"\nworkers = 1");
+    searched(&server, &["/cart/a", "/"], &["--requests", "40"]).ends_with(&server, 3).says(&[
+        "GET /cart/* keeps 1 Item and ",
+        "Cart::$all grows by 1\n",
+        "GET /*  20 requests: nothing kept",
+    ]);
+}
+
+/// The example applications, and a site of Django's: their caches fill, and then nothing is kept.
+#[test]
+fn frameworks_keep_nothing() {
+    const PYTHON: &str = "interpreter = \"@PYTHON@\"\nenv = { COUNT_FILE = \"@DIR@/count\" }";
+    const PHP: &str = "entry = \"public/index.php\"\noptions = [\"-d\", \"session.save_path=@DIR@\"]\n\
+                       env = { APP_ENV = \"prod\", APP_CACHE_DIR = \"@DIR@/cache\" }";
+    let applications = [
+        ("wsgi-flask", format!("entry = \"shop.wsgi:application\"\n{PYTHON}")),
+        ("wsgi-flask", format!("entry = \"shop.wsgi:application\"\nthreads = 2\n{PYTHON}")),
+        ("asgi-starlette", format!("entry = \"chat.asgi:application\"\n{PYTHON}")),
+        ("sinatra", "entry = \"config.ru\"\nenv = { COUNT_FILE = \"@DIR@/count\" }".to_owned()),
+        ("symfony", PHP.to_owned()),
+        ("slim", PHP.to_owned()),
+    ];
+    for (folder, keys) in applications {
+        let app = format!("directory = \"@EXAMPLES@/{folder}\"\nworkers = 1\n{keys}");
+        keeps_nothing(&start_app(("none", ""), &app), &["/", "/products", "/cookies"]);
+    }
+}
+
+#[test]
+fn django_keeps_nothing() {
+    let config = "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"shop\"\n\
+                  [app.shop]\nentry = \"manage.py\"\ndirectory = \"@APPS@/django_site\"\ninterpreter = \"@PYTHON@\"\n\
+                  workers = 1\nuser = \"root\"\nenv = { DATA = \"@DIR@/data\" }\n";
+    let server = Server::start_with(config, |command| {
+        let data = command.get_current_dir().expect("a folder").join("data");
+        std::fs::create_dir_all(&data).expect("a folder");
+        let site = keepwarm_tests::apps().join("django_site");
+        let mut prepare = Command::new(keepwarm_tests::python());
+        tools::run_ok(prepare.arg("prepare.py").current_dir(site).env("DATA", data), LONG);
+    })
+    .warm("/admin/login/");
+    keeps_nothing(&server, &["/admin/login/"]);
+}
+
+#[track_caller]
+fn keeps_nothing(server: &Server, paths: &[&str]) {
+    searched(server, paths, &["--requests", "40"])
+        .ends_with(server, 0)
+        .says(&["app shop keeps nothing\n", "GET /*  40 requests: nothing kept"]);
 }

@@ -6,6 +6,7 @@ measurements there are names and numbers.
 
 import gc
 import os
+import sys
 import threading
 import time
 import tracemalloc
@@ -91,7 +92,12 @@ def _microseconds_since(begun):
     return min((time.perf_counter_ns() - begun) // 1_000, 2**32 - 1)
 
 
+# The interpreter keeps the names of attributes that were looked up last, up to 4,096: strings that code has put together as well.
+_forget_names = getattr(sys, "_clear_internal_caches", None) or getattr(sys, "_clear_type_cache", None) or (lambda: None)
+
+
 def _collect():
+    _forget_names()
     for _ in range(_SWEEPS):
         if not gc.collect():
             return

@@ -33,7 +33,7 @@ def type_name(kind):
     """The name of a type with its module, which no metaclass can change."""
     try:
         name = _qualname(kind)
-        module = kind.__module__ if type(kind) is type else type.__dict__["__module__"].__get__(kind)
+        module = kind.__module__ if type(kind) is type else _module_of(kind)
     except Exception:  # a type that is half made
         return "?"
     if not isinstance(module, str) or module == "builtins":
@@ -41,7 +41,7 @@ def type_name(kind):
     return f"{module}.{name}"
 
 
-_qualname = type.__dict__["__qualname__"].__get__
+_qualname, _module_of, _class_dict = (type.__dict__[name].__get__ for name in ("__qualname__", "__module__", "__dict__"))
 
 
 def cleaned(name):
@@ -57,39 +57,64 @@ class Search:
         self.local_lengths = {}
         self.is_complete = True
         self._seen = set()
+        self._own = frozenset()  # names of the application's modules
         self._kinds = dict(_KINDS)  # type -> the method that looks into one; new types are of this search alone
         self._attributes = {}  # type -> how its instances' attributes are read
-        self._waiting = deque()  # name, object, depth, whether it is a thread's own
+        self._libraries = {}  # name of a module -> whether it is the standard library's, or the adapter's
+        self._waiting = deque()  # the method, name, object, depth, whether it is a thread's own
         self._run()
-        del self._seen, self._kinds, self._attributes, self._waiting
+        del self._seen, self._own, self._kinds, self._attributes, self._libraries, self._waiting
 
     def _run(self):
-        waiting, kinds = self._waiting, self._kinds
-        for name, names in _modules():
-            self._namespace(names, name, 0, False)
+        waiting = self._waiting
+        own, others = _modules()
+        self._own = frozenset(name for name, _ in own)
+        for name, names in own + others:
+            self._namespace(names.items(), name, 0, False)
         looked = 0
         while waiting:
             looked += 1
             if looked > _MOST_OBJECTS:
                 self.is_complete = False
                 return
-            name, value, depth, is_local = waiting.popleft()
-            look = kinds.get(type(value))
-            if look is not None:
-                look(self, name, value, depth, is_local)
+            look, name, value, depth, is_local = waiting.popleft()
+            look(self, name, value, depth, is_local)
 
-    def _add(self, name, value, depth, is_local):
-        """To be looked into, unless it was, or nothing can be in it."""
+    # While memory is traced, each object that is made here costs as much as ten lines of code: nothing is, not even a name, for what need not be looked into.
+
+    def _look(self, value):
+        """The method that looks into an object. None: it was, or nothing can be in it."""
         kind = type(value)
         look = self._kinds.get(kind, self)
-        if look is None or depth > _DEPTH or id(value) in self._seen:
-            return
         if look is self:
             look = self._kinds[kind] = self._way_of(kind)
-            if look is None:
-                return
-        self._seen.add(id(value))
-        self._waiting.append((name, value, depth, is_local))
+        if look is None:
+            return None
+        if kind is types.FunctionType:
+            if not self._has_values(value):
+                return None
+        elif look is _LOOK_WRAPPER or look is _LOOK_PROPERTY:
+            function = value.fget if look is _LOOK_PROPERTY else value.__func__
+            if type(function) is types.FunctionType and not self._has_values(function):
+                return None
+        elif look is _LOOK_CLASS:
+            module = value.__module__ if kind is type else _module_of(value)
+            if not isinstance(module, str) or self._is_library(module):
+                return None
+        return None if id(value) in self._seen else look
+
+    def _add(self, name, value, depth, is_local):
+        """To be looked into, if there is something to look into."""
+        look = self._look(value)
+        if look is not None and depth <= _DEPTH:
+            self._seen.add(id(value))
+            self._waiting.append((look, name, value, depth, is_local))
+
+    def _is_library(self, module):
+        known = self._libraries.get(module)
+        if known is None:
+            known = self._libraries[module] = _is_library_name(module) or module.partition(".")[0] == "keepwarm"
+        return known
 
     def _way_of(self, kind):
         """How an object of a type is looked into that is met for the first time."""
@@ -109,28 +134,47 @@ class Search:
     def _count(self, name, number, is_local):
         (self.local_lengths if is_local else self.lengths)[name] = number
 
-    def _namespace(self, names, prefix, depth, is_local):
-        try:
-            items = list(dict.items(names))
-        except RuntimeError:  # another thread has changed it
+    def _namespace(self, items, prefix, depth, is_local):
+        """`items`: those of a dictionary."""
+        if depth > _DEPTH:
             return
-        for name, value in items:
-            if isinstance(name, str) and not (name.startswith("__") and name.endswith("__")):
-                self._add(f"{prefix}.{name}", value, depth, is_local)
+        kinds = self._kinds
+        try:
+            for name, value in items:
+                if kinds.get(type(value), self) is None:
+                    continue
+                look = self._look(value)
+                if look is not None and isinstance(name, str) and not (name.startswith("__") and name.endswith("__")):
+                    self._seen.add(id(value))
+                    self._waiting.append((look, f"{prefix}.{name}", value, depth, is_local))
+        except RuntimeError:  # another thread has changed it
+            pass
+
+    def _has_values(self, function):
+        """Whether there can be something in a function. Nearly all have nothing. The dictionary of one is made when it is asked for, so only the application's are."""
+        if function.__closure__ is not None or self._is_own(function):
+            return True
+        kinds = self._kinds
+        for value in function.__defaults__ or ():
+            if kinds.get(type(value), self) is not None:
+                return True
+        named = function.__kwdefaults__
+        if named is not None:
+            for value in named.values():
+                if kinds.get(type(value), self) is not None:
+                    return True
+        return False
 
     def _mapping(self, name, value, depth, is_local):
         size = dict.__len__(value)
         self._count(name, size, is_local)
         if size <= _ELEMENTS:
             try:
-                items = list(dict.items(value))
+                for key, element in dict.items(value):
+                    if (type(key) is str or type(key) is int) and self._look(element) is not None:
+                        self._add(f"{name}[{key[:_KEY] if type(key) is str else key!r}]", element, depth + 1, is_local)
             except RuntimeError:
-                return
-            for key, element in items:
-                if type(key) is str:
-                    self._add(f"{name}[{key[:_KEY]!r}]", element, depth + 1, is_local)
-                elif type(key) is int:
-                    self._add(f"{name}[{key}]", element, depth + 1, is_local)
+                pass
         if type(value) is not dict:
             self._instance(name, value, depth, is_local)
 
@@ -139,14 +183,16 @@ class Search:
         self._count(name, size, is_local)
         if size <= _ELEMENTS:
             for position, element in enumerate(list.__iter__(value)):
-                self._add(f"{name}[{position}]", element, depth + 1, is_local)
+                if self._look(element) is not None:
+                    self._add(f"{name}[{position}]", element, depth + 1, is_local)
         if type(value) is not list:
             self._instance(name, value, depth, is_local)
 
     def _tuple(self, name, value, depth, is_local):
         if tuple.__len__(value) <= _ELEMENTS:
             for position, element in enumerate(tuple.__iter__(value)):
-                self._add(f"{name}[{position}]", element, depth + 1, is_local)
+                if self._look(element) is not None:
+                    self._add(f"{name}[{position}]", element, depth + 1, is_local)
 
     def _sized(base):
         size = base.__len__
@@ -178,18 +224,24 @@ class Search:
             self._add(f"{name}({argument}=)", default, depth + 1, is_local)
         for variable, cell in zip(code.co_freevars, value.__closure__ or ()):
             try:
-                self._add(f"{name} (variable {variable})", cell.cell_contents, depth + 1, is_local)
+                element = cell.cell_contents
             except ValueError:  # an empty one
-                pass
-        if value.__dict__:
-            self._namespace(value.__dict__, name, depth + 1, is_local)
-            if "__wrapped__" in value.__dict__:
-                self._add(name, value.__dict__["__wrapped__"], depth + 1, is_local)
+                continue
+            if self._look(element) is not None:
+                self._add(f"{name} (variable {variable})", element, depth + 1, is_local)
+        if value.__closure__ is not None or self._is_own(value):
+            attributes = value.__dict__
+            self._namespace(dict.items(attributes), name, depth + 1, is_local)
+            if "__wrapped__" in attributes:
+                self._add(name, attributes["__wrapped__"], depth + 1, is_local)
+
+    def _is_own(self, function):
+        """Whether it is the application's, and not of a package."""
+        module = function.__module__
+        return isinstance(module, str) and module in self._own
 
     def _class(self, name, value, depth, is_local):
-        module = type.__dict__["__module__"].__get__(value) if type(value) is not type else value.__module__
-        if isinstance(module, str) and not _is_library_name(module) and module.partition(".")[0] != "keepwarm":
-            self._namespace(type.__dict__["__dict__"].__get__(value).copy(), type_name(value), depth + 1, is_local)
+        self._namespace(_class_dict(value).items(), type_name(value), depth + 1, is_local)
 
     def _wrapper(self, name, value, depth, is_local):
         self._add(name, value.__func__, depth, is_local)
@@ -210,7 +262,7 @@ class Search:
     def _thread_local(self, name, value, depth, is_local):
         # A subclass may have an `__init__`, which would run here.
         if type(value) is _local:
-            self._namespace(_local.__getattribute__(value, "__dict__"), name, depth + 1, True)
+            self._namespace(dict.items(_local.__getattribute__(value, "__dict__")), name, depth + 1, True)
 
     def _instance(self, name, value, depth, is_local):
         kind = type(value)
@@ -221,12 +273,14 @@ class Search:
         if dictionary is not None:
             attributes = dictionary(value)
             if type(attributes) is dict:
-                self._namespace(attributes, name, depth + 1, is_local)
+                self._namespace(dict.items(attributes), name, depth + 1, is_local)
         for slot, read in slots:
             try:
-                self._add(f"{name}.{slot}", read(value), depth + 1, is_local)
+                element = read(value)
             except AttributeError:  # it is not set
-                pass
+                continue
+            if self._look(element) is not None:
+                self._add(f"{name}.{slot}", element, depth + 1, is_local)
 
     _KINDS_OF = {
         dict: _mapping,
@@ -257,6 +311,7 @@ _EMPTY = (
     types.MemberDescriptorType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
     types.ClassMethodDescriptorType, types.GeneratorType, types.CoroutineType, types.MappingProxyType,
 )  # fmt: skip
+_LOOK_WRAPPER, _LOOK_PROPERTY, _LOOK_CLASS = Search._wrapper, Search._property, Search._class
 _KINDS = {**dict.fromkeys(_EMPTY), **Search._KINDS_OF}
 _BASES = (*((base, None) for base in (types.ModuleType, str, int, float, bytes, frozenset)), *Search._KINDS_OF.items())
 
@@ -265,7 +320,7 @@ def _readers(kind):
     """How attributes of a type's instances are read without running code: a function for the dictionary, and pairs of a slot's name and its function."""
     dictionary, slots = None, []
     for base in type.__dict__["__mro__"].__get__(kind):
-        own = type.__dict__["__dict__"].__get__(base)
+        own = _class_dict(base)
         entry = own.get("__dict__")
         if entry is not None and dictionary is None:
             if type(entry) is not types.GetSetDescriptorType:
@@ -290,7 +345,7 @@ def _own_name(function, name):
 
 
 def _modules():
-    """Names and namespaces: the application's modules, then those of packages, then some of the standard library."""
+    """Names and namespaces of the application's modules; and of those of packages, then some of the standard library."""
     own, packages, library = [], [], []
     for name, module in list(sys.modules.items()):
         if type(module) is not types.ModuleType or name.partition(".")[0] in ("keepwarm", "__main__"):
@@ -301,7 +356,7 @@ def _modules():
         elif not _is_library(name, module):
             file = names.get("__file__")
             (packages if isinstance(file, str) and "-packages/" in file else own).append((name, names))
-    return own + packages + library
+    return own, packages + library
 
 
 def _is_library_name(name):

@@ -4,10 +4,10 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::report::Report;
 use super::request::LeaksRequest;
@@ -64,15 +64,19 @@ fn ask(instance: &Instance, request: &LeaksRequest) -> Result<Value, String> {
     let in_words = |error: io::Error| format!("process {} did not respond: {error}", instance.pid);
     let stream = instance.open(&request.line()).map_err(in_words)?;
     let ending = stream.try_clone().map_err(in_words)?;
-    let (told, progress) = mpsc::channel();
+    let (told, mut progress) = unbounded_channel();
     let reader = std::thread::spawn(move || read(stream, &told));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(in_words)?;
     runtime.block_on(async {
         let mut shown = Shown::new(request);
         let mut ended = false;
-        while !reader.is_finished() {
-            progress.try_iter().for_each(|line| shown.take(&line));
+        loop {
             tokio::select! {
+                line = progress.recv() => match line {
+                    Some(line) => shown.take(&line),
+                    // The reader has ended.
+                    None => break,
+                },
                 _ = tokio::signal::ctrl_c(), if !ended => {
                     ended = true;
                     // An error: the instance has gone, which the reader finds.
@@ -87,7 +91,7 @@ fn ask(instance: &Instance, request: &LeaksRequest) -> Result<Value, String> {
 }
 
 /// The last line; those before it are of the progress.
-fn read(stream: UnixStream, told: &mpsc::Sender<Value>) -> io::Result<Value> {
+fn read(stream: UnixStream, told: &UnboundedSender<Value>) -> io::Result<Value> {
     let mut stream = BufReader::new(stream);
     loop {
         let mut line = String::new();

@@ -211,10 +211,12 @@ impl LinkLeaks {
         (self.state, self.since) = (state, Instant::now());
     }
 
-    /// The worker gets a request.
+    /// The worker gets a request. It may be one that was on its way to it before.
     pub(super) fn begin(&mut self, stream: u32) {
-        (self.stream, self.summary) = (stream, None);
-        self.set(MeasuringState::Serving);
+        if self.state == MeasuringState::Idle {
+            (self.stream, self.summary) = (stream, None);
+            self.set(MeasuringState::Serving);
+        }
     }
 
     /// A request is over.

@@ -55,23 +55,27 @@ impl Bench {
 
     /// A request of a client; it may have to wait.
     fn ask(&self, flags: u8) -> Arc<Call> {
+        let job = self.job(flags);
+        let call = Arc::clone(&job.call);
+        self.app.submit(job, false).unwrap();
+        call
+    }
+
+    fn job(&self, flags: u8) -> QueuedRequest {
         let summary = RequestSummary {
             id: RequestId::new(1),
             method: Method::GET,
             route: Some("/cart".into()),
             path: 0,
         };
-        let call = Call::new(summary);
-        let job = QueuedRequest {
-            call: Arc::clone(&call),
+        QueuedRequest {
+            call: Call::new(summary),
             kind: RequestKind::Wire(request(flags, 100)),
             thread: 0,
             session: None,
             avoid: None,
             since: Instant::now(),
-        };
-        self.app.submit(job, false).unwrap();
-        call
+        }
     }
 
     fn respond(&self, worker: &Worker, stream: u32) {
@@ -180,6 +184,24 @@ fn one_that_is_at_work_finishes_first() {
         }
         assert_eq!((worker.heard(), measuring.state().0), (vec![BEGIN.to_owned()], MeasuringState::Counting));
     }
+}
+
+/// Its place was taken before, and it is written after: the worker never began to count, and got nothing more until the search was over.
+#[test]
+fn a_request_that_is_on_its_way_when_the_search_begins_finishes_first() {
+    let mut bench = Bench::new();
+    let mut worker = bench.worker(1);
+    let search = bench.app.begin_leak_search().unwrap();
+    let job = bench.job(0);
+    let link = bench.app.state().queue.take_slot(&job).unwrap();
+    let measuring = search.measure(1).unwrap();
+    link.give(job);
+    assert_eq!(
+        (worker.heard(), measuring.state().0),
+        (vec!["request 1".to_owned()], MeasuringState::Finishing)
+    );
+    bench.respond(&worker, 1);
+    assert_eq!((worker.heard(), measuring.state().0), (vec![BEGIN.to_owned()], MeasuringState::Counting));
 }
 
 #[test]
