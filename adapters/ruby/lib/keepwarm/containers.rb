@@ -171,7 +171,14 @@ module Keepwarm
       @queue << [name, value, hops]
     end
 
+    # An object that Ruby refuses to show is left out.
     def look(name, value, hops)
+      look_into(name, value, hops)
+    rescue StandardError
+      nil
+    end
+
+    def look_into(name, value, hops)
       size = size_of(value)
       if size
         @sizes[Growth.cleaned(name)] += size
