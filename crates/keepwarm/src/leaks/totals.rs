@@ -29,8 +29,10 @@ const ALL_NAMES: usize = 50_000;
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     routes: BTreeMap<String, Route>,
-    /// By name: its changes in all requests, of every route, also those that are left out.
+    /// By name: its changes in the requests of every route, also those that are left out there, but for the first ones of each worker.
     all: HashMap<String, i64>,
+    /// Requests by the process id of their worker, of whatever route, up to [`WARM_UP`].
+    warm: HashMap<u32, u32>,
     pub(super) requests: u32,
     time: Duration,
     /// Routes or names for which there was no room.
@@ -45,7 +47,7 @@ struct Route {
     /// Requests by the process id of their worker, up to [`WARM_UP`].
     warm: HashMap<u32, u32>,
     names: HashMap<String, Sum>,
-    /// By name: its changes in the requests that are left out.
+    /// By name: what its requests that are left out have added to that of all.
     early: HashMap<String, i64>,
 }
 
@@ -62,18 +64,16 @@ impl Totals {
     pub(super) fn add(&mut self, worker: u32, measurement: Measurement) {
         self.requests += 1;
         self.time += measurement.time;
-        self.add_other(&measurement);
+        let is_in_all = self.add_other(worker, &measurement);
         if self.routes.len() >= ROUTES && !self.routes.contains_key(&measurement.route) {
             self.dropped += 1;
             return;
         }
         let route = self.routes.entry(measurement.route).or_default();
         route.requests += 1;
-        let warm = route.warm.entry(worker).or_default();
-        if *warm < WARM_UP {
-            *warm += 1;
-            for (name, change) in measurement.changes {
-                add_within(&mut route.early, &name, change, NAMES);
+        if is_warming(&mut route.warm, worker) {
+            for (name, change) in measurement.changes.iter().filter(|_| is_in_all) {
+                add_within(&mut route.early, name, *change, NAMES);
             }
             return;
         }
@@ -88,11 +88,15 @@ impl Totals {
         }
     }
 
-    /// Adds what a request of a route that is not reported has left behind: it may have taken away what one of another has added.
-    pub(super) fn add_other(&mut self, measurement: &Measurement) {
+    /// Adds what a request of a route that is not reported has left behind: it may have taken away what one of another has added. False: it is one of the first.
+    pub(super) fn add_other(&mut self, worker: u32, measurement: &Measurement) -> bool {
+        if is_warming(&mut self.warm, worker) {
+            return false;
+        }
         for (name, change) in &measurement.changes {
             add_within(&mut self.all, name, *change, ALL_NAMES);
         }
+        true
     }
 
     /// Whether there is a route of which something can be told.
@@ -161,6 +165,14 @@ impl Route {
         // No room for the name: nothing is known of the others.
         all.get(name).is_none_or(|all| all.saturating_sub(early) >= total / 2)
     }
+}
+
+/// Counts a request of this worker; whether it is one of the first.
+fn is_warming(warm: &mut HashMap<u32, u32>, worker: u32) -> bool {
+    let requests = warm.entry(worker).or_default();
+    let is_first = *requests < WARM_UP;
+    *requests += u32::from(is_first);
+    is_first
 }
 
 /// Adds a change to that of its name, if there is room for it.
@@ -235,9 +247,20 @@ mod tests {
         let mut totals = Totals::default();
         for _ in 0..3 + 10 {
             totals.add(1, measurement("GET /missing", &[("object;Request", 3), ("held;cache", 1)]));
-            totals.add_other(&measurement("GET /", &[("object;Request", -3), ("held;cache", 1)]));
+            totals.add_other(1, &measurement("GET /", &[("object;Request", -3), ("held;cache", 1)]));
         }
         assert_eq!(kept(&totals, "GET /missing"), [("held;cache".to_owned(), 10, 10)]);
+    }
+
+    /// In the first requests, a worker loses what its start has left.
+    #[test]
+    fn what_goes_at_the_start_does_not_hide_what_is_kept() {
+        let mut totals = Totals::default();
+        for turn in 0..3 + 10 {
+            totals.add(1, measurement("GET /", &[("object;String", if turn == 0 { -100 } else { 0 })]));
+            totals.add(1, measurement("GET /cart", &[("object;String", 1)]));
+        }
+        assert_eq!(kept(&totals, "GET /cart"), [("object;String".to_owned(), 10, 10)]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `keepwarm leaks` with workers of Ruby and PHP, and with the applications of `examples/`, which keep nothing.
+//! `keepwarm leaks` of real apps with several routes, some of which take away what others have added.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
