@@ -145,7 +145,7 @@ impl Session {
             Some(None) => false,
             None => true,
         });
-        // One that has measured before goes on: the first requests of a route fill its caches.
+        // One that has measured before comes first: its caches are full.
         workers.sort_by_key(|worker| !self.workers.contains(&worker.key));
         let measuring = workers.iter().find_map(|worker| self.search.measure(worker.key.pid))?;
         let key = measuring.worker().clone();

@@ -1,6 +1,6 @@
 //! Adds up what requests have left behind, by route, and decides what of it is kept.
 //!
-//! The first requests of a route fill caches and load code: they are left out. What is kept has grown in more than half of the others, and altogether. A single
+//! The first requests of a route fill caches and load code: they are left out. Whatever grows in more than half of the others, and altogether, is kept. A single
 //! request can leave something that the next one replaces; a route that keeps something does so again and again.
 //!
 //! A framework may keep its last request until the next, of whatever route: a route then seems to add each time what the others take away. So what a route is

@@ -101,7 +101,7 @@ impl App {
             .collect()
     }
 
-    /// A worker that is to be measured may have no request any more.
+    /// A worker that will be measured may have no request any more.
     #[cold]
     pub(super) fn count_if_idle(&self, link: &Arc<Link>) {
         if self.state().queue.is_idle(link) {

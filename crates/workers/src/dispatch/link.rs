@@ -174,7 +174,7 @@ impl Link {
         self.retired.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is to be told when it has no request any more: it will be measured.
+    /// Whether it will be measured when it has no request any more.
     pub(super) fn awaits_idle(&self) -> bool {
         self.awaits_idle.load(Ordering::Relaxed)
     }

@@ -82,7 +82,7 @@ impl Queue {
         });
     }
 
-    /// A worker that serves is to be measured: it gets nothing for now. Gives how many places it has had. `None`: it gets nothing more, or is measured
+    /// A worker that serves will be measured: it gets nothing for now. Gives how many places it has had. `None`: it gets nothing more, or is measured
     /// already.
     pub(super) fn measure(&mut self, link: &Arc<Link>) -> Option<usize> {
         let entry = self.entry(link).filter(|entry| !entry.retired && entry.before.is_none())?;

@@ -29,7 +29,7 @@ impl WorkerLink for Link {
 
     fn is_silent(&self) -> bool {
         let inner = self.lock();
-        // One that measures responds when it has done that, for which whoever has asked for it allows a time.
+        // One that measures responds when it has done that, for which the search allows a time.
         let is_measuring = inner.leaks.is_some() && inner.session.is_growth_awaited();
         let without_response =
             inner.session.open_streams() == 0 && inner.session.is_ping_pending() && !is_measuring;
