@@ -125,6 +125,20 @@ class GrowthTest < Minitest::Test
     end
   end
 
+  # What the measurement itself holds while it counts must not depend on what it has found.
+  def test_a_request_that_keeps_nothing_after_one_that_does
+    [SERIAL, THREADED].each do |options|
+      growing(*options) do |worker|
+        5.times { %w[/constant /].each { |path| measured(worker, path) } }
+        3.times do
+          found = measured(worker, "/constant")
+          assert_equal({ "object;Shop::Item" => 1 }, found.select { |name, _| name.start_with?("object;") }, found.to_s)
+          assert_empty measured(worker, "/")
+        end
+      end
+    end
+  end
+
   def test_a_line_has_made_what_is_kept
     growing do |worker|
       source = File.readlines(File.join(APPS, "growth_app.rb"))
