@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """What a measurement of `keepwarm leaks` costs a worker: CPU time of its process for each request that is measured, beside one that is not.
 
-    bench/micro/leaks.py [wsgi|rack|php|symfony|django ...] [--requests N] [--smoke]
+    bench/micro/leaks.py [wsgi|rack|php|symfony|django|sinatra|rails ...] [--requests N] [--smoke]
 
 Prints the milliseconds of CPU of a request, of one that is measured (which traces what it allocates, and is counted after), and what the worker itself says
-the counting took. `django` is the site of the tests, whose packages are in the workspace's environment (scripts/setup test). Otherwise standard library only.
+the counting took. `django` and `rails` are sites of the tests, whose packages are in the workspace's environment (scripts/setup test). Otherwise standard library
+only.
 """
 
 import argparse
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -21,7 +23,8 @@ import wire_driver  # noqa: E402
 import wire_leaks  # noqa: E402
 import worker  # noqa: E402
 
-KINDS = ("wsgi", "rack", "php", "symfony", "django")
+KINDS = ("wsgi", "rack", "php", "symfony", "django", "sinatra", "rails")
+PATHS = {"django": "/admin/login/", "rails": "/greeting"}
 WARM_UP = 5
 SITE = ROOT / "tests/apps/django_site"
 
@@ -43,7 +46,7 @@ def main():
 
 def measure(kind, requests, data):
     """Milliseconds, the least of all requests: what else the machine does can only add."""
-    path = "/admin/login/" if kind == "django" else "/"
+    path = PATHS.get(kind, "/")
     with started(kind, data) as process:
         usual = [cost(process, lambda: get(process, path)) for _ in range(WARM_UP + requests)][WARM_UP:]
         wire_leaks.begin(process)
@@ -55,11 +58,24 @@ def measure(kind, requests, data):
 def started(kind, data):
     """A worker of this kind."""
     env = {"PYTHONPATH": str(ROOT / "adapters/python/src"), "APP_ENV": "prod", "APP_CACHE_DIR": data, "DATA": data}
+    if kind in ("sinatra", "rails"):
+        return wire_driver.Worker([*worker.command("rack")[:-1], "config.ru"], cwd=ruby_site(kind, data), env={**env, "RACK_ENV": "production"})
     if kind != "django":
         return wire_driver.Worker(worker.command(kind), cwd=worker.folder(kind), env=env)
     python = str(ROOT / ".venv/bin/python")
     subprocess.run([python, "prepare.py"], cwd=SITE, env={"DATA": data, "PATH": ""}, check=True, stdout=subprocess.DEVNULL)
     return wire_driver.Worker([python, "-m", "keepwarm", "mysite.wsgi:application"], cwd=SITE, env=env)
+
+
+def ruby_site(kind, data):
+    """The folder of an app of Ruby; that of Rails is a copy, in which it makes its database."""
+    if kind == "sinatra":
+        return ROOT / "examples/sinatra"
+    site = pathlib.Path(data) / "site"
+    shutil.copytree(ROOT / "tests/apps/rails_site", site)
+    for name in ("tmp", "log", "storage"):
+        (site / name).mkdir()
+    return site
 
 
 def get(process, path):

@@ -50,8 +50,8 @@ final class Connection
     public ?Growth $growth = null;
 
     private int $lastStream = 0;
-    /** The stream whose GROWTH is due; 0 for the response to LEAKS. */
-    private ?int $measuring = null;
+    /** The last request at the last GROWTH; null while the response to LEAKS is due. */
+    private ?int $measured = null;
     private int $ahead = 0;
     private bool $drainSaid = false;
     private bool $busy = false;
@@ -110,9 +110,6 @@ final class Connection
     {
         if ($stream <= $this->lastStream) {
             throw new Fault('stream_order', "stream $stream after stream {$this->lastStream}");
-        }
-        if ($this->growth !== null) {
-            $this->beginMeasured($stream);
         }
         $this->stream = $this->lastStream = $stream;
         $this->streamCredit = $this->firstCredit;
@@ -360,21 +357,21 @@ final class Connection
                 if ($kind !== Wire::REQUEST || \count($this->waiting) >= $this->ahead) {
                     throw new Fault('stream_limit', 'a REQUEST during a request');
                 }
-                if ($this->measuring !== null) {
-                    throw new Fault('stream_limit', "a REQUEST before the GROWTH of stream {$this->measuring}");
+                if ($this->growth !== null) {
+                    throw new Fault('stream_limit', "a REQUEST before the GROWTH of stream {$this->lastStream}");
                 }
                 $this->waiting[] = [$kind, $flags, $stream, $payload];
         }
     }
 
-    /** Sends what has changed with the request that is over, or that the first count is done. */
+    /** Sends what has changed with the request that is over, if one is, or that the first count is done. */
     public function measure(object $application): void
     {
-        if ($this->growth === null || $this->measuring === null) {
+        if ($this->growth === null || $this->measured === $this->lastStream) {
             return;
         }
-        $request = $this->measuring;
-        $this->measuring = null;
+        $request = $this->measured === null ? 0 : $this->lastStream;
+        $this->measured = $this->lastStream;
         $this->send($this->growth->measure($request, $application));
         $this->growth->settle();
     }
@@ -431,14 +428,6 @@ final class Connection
         }
     }
 
-    private function beginMeasured(int $stream): void
-    {
-        if ($this->measuring !== null) {
-            throw new Fault('stream_limit', "stream $stream before the GROWTH of " . ($this->measuring === 0 ? 'LEAKS' : "stream {$this->measuring}"));
-        }
-        $this->measuring = $stream;
-    }
-
     /** LEAKS: from now on each request is measured (§11). */
     private function beginGrowth(): void
     {
@@ -449,7 +438,7 @@ final class Connection
             throw new Fault('leaks', 'LEAKS during a request');
         }
         $this->growth = new Growth();
-        $this->measuring = 0;
+        $this->measured = null;
     }
 
     /** LEAKS with END. The response to the LEAKS before it is still due. */
@@ -458,11 +447,11 @@ final class Connection
         if ($this->growth === null) {
             throw new Fault('leaks', 'LEAKS with END, and no LEAKS before it');
         }
-        if ($this->measuring === 0) {
+        if ($this->measured === null) {
             $this->send(Wire::growth(0, 0, []));
         }
         $this->growth->finish();
-        $this->growth = $this->measuring = null;
+        $this->growth = null;
     }
 
     /** Forgets a REQUEST that waits; whether there was one. */

@@ -60,10 +60,10 @@ final class Inventory
         for ($at = 0; $at < \count($this->queue); $at++) {
             [$value, $name, $hops, $depth] = $this->queue[$at];
             $this->queue[$at] = null;
-            if (\is_object($value)) {
-                $this->object($value, $name, $hops);
-            } else {
-                $this->elements($value, $name, $hops, $depth);
+            try {
+                \is_object($value) ? $this->object($value, $name, $hops) : $this->elements($value, $name, $hops, $depth);
+            } catch (\Throwable) {
+                // an object that PHP refuses to show, such as one whose constructor was not called, is left out
             }
             if ($at > self::OBJECTS || $this->elements > self::ELEMENTS) {
                 $this->complete = false;

@@ -15,23 +15,18 @@ final class Roots
     private array $properties = [];
     /** @var array<string, \ReflectionFunctionAbstract> those that have static variables */
     private array $variables = [];
+    /** @var array<string, \ReflectionFunctionAbstract> those whose variables begin with a constant of a class that is not loaded */
+    private array $later = [];
 
     public function into(Inventory $inventory, object $application): void
     {
-        $this->learn();
-        foreach ($this->properties as $name => $property) {
-            try {
-                if ($property->isInitialized()) {
-                    $inventory->add($name, $property->getValue());
-                }
-            } catch (\Throwable) {
-                // its initial value is an expression that fails; the application has not used it
-            }
-        }
-        foreach ($this->variables as $name => $function) {
-            foreach ($function->getStaticVariables() as $variable => $value) {
-                $inventory->add("$name::\$$variable", $value);
-            }
+        // To look at a value must not load a class: what is thrown here, before any loader of the application is asked, ends the attempt.
+        $refuse = static fn (string $class): never => throw new \LogicException("$class is not loaded");
+        spl_autoload_register($refuse, true, true);
+        try {
+            $this->statics($inventory);
+        } finally {
+            spl_autoload_unregister($refuse);
         }
         foreach ($GLOBALS as $name => $value) {
             if (!isset(self::SUPERGLOBALS[$name]) && !str_starts_with((string) $name, 'keepwarm')) {
@@ -53,9 +48,32 @@ final class Roots
         }
     }
 
+    private function statics(Inventory $inventory): void
+    {
+        $this->learn();
+        foreach ($this->properties as $name => $property) {
+            try {
+                if ($property->isInitialized()) {
+                    $inventory->add($name, $property->getValue());
+                }
+            } catch (\Throwable) {
+                // its class begins with a constant that is not loaded: nobody has used it
+            }
+        }
+        foreach ($this->variables as $name => $function) {
+            foreach ($function->getStaticVariables() as $variable => $value) {
+                $inventory->add("$name::\$$variable", $value);
+            }
+        }
+    }
+
     /** Classes and functions that have been loaded since the last time. */
     private function learn(): void
     {
+        [$later, $this->later] = [$this->later, []];
+        foreach ($later as $name => $function) {
+            $this->learnFunction($name, $function);
+        }
         $classes = get_declared_classes();
         for ($count = \count($classes); $this->classes < $count; $this->classes++) {
             $name = $classes[$this->classes];
@@ -97,7 +115,7 @@ final class Roots
                 $this->variables[$name] = $function;
             }
         } catch (\Throwable) {
-            // as above
+            $this->later[$name] = $function;
         }
     }
 }

@@ -134,6 +134,10 @@ final class Worker
                 $connection->takeRest();
                 return $size;
             }
+            if ($connection->growth !== null) {
+                $connection->takeRest(); // a request that is measured is so before the next
+                return $size;
+            }
             $connection->rest = null;
             $start = $end;
         }

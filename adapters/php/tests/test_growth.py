@@ -28,7 +28,7 @@ KEPT = {
     "/weak": {"held;Shop\\Collections::$map": 1, "held;Shop\\Cart::$all": 1, "object;Shop\\Item": 2},
     "/enum": {"held;Shop\\Collections::$suits": 1},
     "/ghost": {"held;Shop\\Collections::$ghosts": 1, "object;Shop\\Ghost": 1},
-    "/anonymous": {"held;Shop\\Cart::$all": 1, "object;class@anonymous (growth_app.php:207)": 1},
+    "/anonymous": {"held;Shop\\Cart::$all": 1, "object;class@anonymous (growth_app.php:223)": 1},
     "/request": {"held;Shop\\Cart::$all": 1, "object;Keepwarm\\Request": 1},
     "/shutdown": {"held;Shop\\Cart::$all": 1, "object;Shop\\Item": 1},
     "/destroy": {"held;Shop\\Cart::$all": 1, "object;Shop\\Item": 1},
@@ -61,6 +61,13 @@ class Growth(unittest.TestCase):
             self.assertEqual(worker.log(), "")
 
 
+    def test_nothing_is_loaded_to_be_looked_at(self):
+        worker = self.measuring()
+        measured(worker, "/static")
+        self.assertEqual(worker.log(), "")
+        self.assertEqual(self.kept(worker, "/later")["held;Shop\\later()::$later"], 1)
+        self.assertIn("the class Late is loaded", worker.log())
+
     def test_memory_that_is_in_no_new_object(self):
         worker = self.measuring()
         self.assertEqual(sum(measured(worker, "/text").changes["memory"] for _ in range(20)) // 100_000, 2)
@@ -82,6 +89,15 @@ class Growth(unittest.TestCase):
             growth = measured(worker, "/", method="POST", body=body, fields=fields)
             if number > 3:
                 self.assertEqual(growth.changes, {}, number)
+
+    def test_a_search_that_is_cut_loses_nothing(self):
+        """What it did not come to is not taken for gone."""
+        worker = self.measuring()
+        self.keeps_one(worker, "/static")
+        for path in ("/huge", "/static"):
+            found = measured(worker, path).changes
+            self.assertFalse([name for name, change in found.items() if change < 0], found)
+        self.keeps_one(worker, "/static")
 
     def test_what_goes_is_negative(self):
         worker = self.measuring()
@@ -171,6 +187,16 @@ class Growth(unittest.TestCase):
             next_growth(worker)
         self.assertNotIn("memory limit", worker.log())
 
+    def test_each_request_of_one_read_is_measured(self):
+        worker = self.start()
+        requests = [worker.request("/static", send=False)[1] for _ in range(6)]
+        worker.send(pack("LEAKS") + b"".join(requests) + pack("LEAKS", flags=END))
+        self.assertEqual([next_growth(worker).request for _ in range(6)], [0, 1, 2, 3, 4, 5])
+        found = next_growth(worker)
+        self.assertEqual((found.request, found.changes["held;Shop\\Cart::$all"]), (6, 1))
+        worker.get("/")
+        self.assertEqual(worker.held, [])
+
     def ends(self, reason, action):
         worker = self.start()
         action(worker)
@@ -193,15 +219,10 @@ class Growth(unittest.TestCase):
             worker.request("/read", method="POST", flags=0, length=4)
             worker.request("/")
 
-        def at_once(worker):
-            begin(worker)
-            worker.send(b"".join(worker.request("/", send=False)[1] for _ in range(2)))
-
         self.ends("no LEAKS before it", wire_leaks.end)
         self.ends("LEAKS while the worker measures", twice)
         self.ends("LEAKS during a request", within)
         self.ends("before the GROWTH of stream 1", together)
-        self.ends("before the GROWTH of stream 1", at_once)
 
     def test_a_worker_says_that_it_can(self):
         self.assertIn(("leaks", "1"), pairs(unblock(self.start().hello.payload[14:])[0]))

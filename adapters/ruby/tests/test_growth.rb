@@ -97,7 +97,7 @@ class GrowthTest < Minitest::Test
     "/service" => { "held;Shop::SERVICE.@entries" => 1, "held;Shop::SERVICE.@keys" => 1, "object;String" => 2 },
     "/settings" => { "held;Shop::Settings.notes" => 1, "object;String" => 1 },
     "/queue" => { "held;Shop::QUEUE" => 1, "object;String" => 1 },
-    "/closure" => { "held;closed_over (block at growth_app.rb:131)" => 1, "object;String" => 1 },
+    "/closure" => { "held;closed_over (block at growth_app.rb:145)" => 1, "object;String" => 1 },
     "/thread" => { "held;Thread.current[:kept]" => 1 },
     "/thread_variable" => { "held;Thread.current.thread_variable_get(:kept)" => 1 },
     "/middleware" => { 'held;Middleware#@seen' => 1, "object;String" => 1 },
@@ -122,6 +122,20 @@ class GrowthTest < Minitest::Test
       found = kept(worker, path)
       assert_equal wanted, found.slice(*wanted.keys), "#{path}: #{found}"
       assert_empty found.select { |name, change| name.start_with?("object;", "held;") && change.negative? }, path
+    end
+  end
+
+  # What the measurement itself holds while it counts must not depend on what it has found.
+  def test_a_request_that_keeps_nothing_after_one_that_does
+    [SERIAL, THREADED].each do |options|
+      growing(*options) do |worker|
+        5.times { %w[/constant /].each { |path| measured(worker, path) } }
+        3.times do
+          found = measured(worker, "/constant")
+          assert_equal({ "object;Shop::Item" => 1 }, found.select { |name, _| name.start_with?("object;") }, found.to_s)
+          assert_empty measured(worker, "/")
+        end
+      end
     end
   end
 
@@ -167,6 +181,18 @@ class GrowthTest < Minitest::Test
       path = paths[number % paths.size]
       changes = measured(worker, path, status: nil, query: "q=#{"x" * number}")
       assert_empty changes, "#{path}, request #{number}" if number >= 20
+    end
+  end
+
+  # What it did not come to is not taken for gone.
+  def test_a_search_that_is_cut_loses_nothing
+    growing do |worker|
+      kept(worker, "/constant", warm: 0)
+      %w[/chain /constant].each do |path|
+        found = measured(worker, path)
+        assert_empty found.select { |name, change| name.start_with?("held;") && change.negative? }, path
+        assert_equal 1, found["held;Shop::CARTS"] if path == "/constant"
+      end
     end
   end
 

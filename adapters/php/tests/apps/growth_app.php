@@ -170,6 +170,20 @@ Collections::$heap = new \SplPriorityQueue();
 Collections::$map = new \WeakMap();
 Collections::$loop['itself'] = &Collections::$loop;
 
+/** Nobody has used it: the class of its first value is not loaded. */
+function later(int $number): void
+{
+    static $later = [Late::FIRST];
+    $later[] = $number;
+}
+
+spl_autoload_register(static function (string $class): void {
+    if ($class === Late::class) {
+        error_log('the class Late is loaded');
+        eval('namespace Shop; final class Late { public const FIRST = 0; }');
+    }
+});
+
 final class Application
 {
     private Container $container;
@@ -201,6 +215,8 @@ final class Application
             '/heap' => Collections::$heap->insert(new Item("heap $number"), $number),
             '/weak' => Collections::$map[Cart::$all[] = new Item("weak $number")] = new Item('value'),
             '/enum' => Collections::$suits[] = Suit::Hearts,
+            '/later' => later($number),
+            '/huge' => Collections::$text[] = array_fill(0, 2_100_000, null),
             '/ghost' => Collections::$ghosts[] = new Ghost(),
             '/limit' => [Collections::$text[] = array_fill(0, 200_000, null)],
             '/text' => Collections::$text[0] .= str_repeat('x', 10_000),

@@ -23,7 +23,8 @@ module Keepwarm
     # Objects by class, bytes by line, and the bytes of all. `ours`: strings that are not the application's.
     def take(ours)
       GC.start(full_mark: true, immediate_sweep: true)
-      memory = ObjectSpace.memsize_of_all(BasicObject) - [@tracer, *ours].sum { |object| ObjectSpace.memsize_of(object) }
+      notes = ObjectSpace.memsize_of(@tracer) # before anything is noted in them that the sum has not
+      memory = ObjectSpace.memsize_of_all(BasicObject) - notes - ours.sum { |text| ObjectSpace.memsize_of(text) }
       kinds = {}.compare_by_identity
       traced = []
       count(kinds, traced)
@@ -80,13 +81,14 @@ module Keepwarm
     end
 
     def by_line(traced)
-      bytes = Hash.new(0)
+      files = Hash.new { |all, file| all[file] = file.start_with?(OWN, "<internal:") ? nil : Hash.new(0) }
       traced.each do |object|
         file = ObjectSpace.allocation_sourcefile(object)
-        next if file.nil? || file.start_with?(OWN, "<internal:") || ObjectSpace.allocation_generation(object) < @since
-
-        bytes[Growth.cleaned("#{short(file)}:#{ObjectSpace.allocation_sourceline(object)}")] += ObjectSpace.memsize_of(object)
+        lines = files[file] if file && ObjectSpace.allocation_generation(object) >= @since
+        lines[ObjectSpace.allocation_sourceline(object)] += ObjectSpace.memsize_of(object) if lines
       end
+      bytes = Hash.new(0)
+      files.each { |file, lines| lines&.each { |line, size| bytes[Growth.cleaned("#{short(file)}:#{line}")] += size } }
       bytes
     end
 

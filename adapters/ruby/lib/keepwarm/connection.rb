@@ -244,19 +244,12 @@ module Keepwarm
       nil
     end
 
-    # Raises `Fault` when the id of a REQUEST was used before (§4), or when the GROWTH of another is due (§11).
+    # Raises `Fault` when the id of a REQUEST was used before (§4).
     def check_order(id)
       raise Fault.new("stream_order", "stream #{id} after stream #{@last_stream}") if id <= @last_stream
 
-      due(id) if @growth
       @last_stream = id
       @requests += 1
-    end
-
-    def due(id)
-      raise Fault.new("stream_limit", "stream #{id} before the GROWTH of #{@measuring.zero? ? "LEAKS" : "stream #{@measuring}"}") if @measuring
-
-      @measuring = id
     end
 
     # LEAKS: from now on each request is measured (§11).

@@ -33,6 +33,7 @@ module Keepwarm
       NAME = of(::Module, :name)
       CONSTANTS = of(::Module, :constants)
       CONSTANT = of(::Module, :const_get)
+      DEFINED = of(::Module, :const_defined?)
       AUTOLOAD = of(::Module, :autoload?)
       SOURCE = of(::Module, :const_source_location)
       CVARS = of(::Module, :class_variables)
@@ -97,7 +98,7 @@ module Keepwarm
       return if name.nil? || NOT_THE_APPLICATIONS.match?(name)
 
       constants(one, name)
-      return unless applications?(Object, name)
+      return unless applications_module?(one, name)
 
       instance_variables_of(one) { |variable, value| add("#{name}.#{variable}", value) }
       settings(one, name)
@@ -140,6 +141,21 @@ module Keepwarm
       !file.nil? && !file.start_with?(OWN, *STANDARD)
     end
 
+    # Whether a module is the application's, and still what its name stands for. Nothing on the way to it is loaded for this.
+    def applications_module?(one, name)
+      *outer, last = name.split("::").map(&:to_sym)
+      home = outer.reduce(Object) do |inner, part|
+        return false unless loaded?(inner, part)
+
+        Own::CONSTANT.bind_call(inner, part, false)
+      end
+      loaded?(home, last) && Own::CONSTANT.bind_call(home, last, false).equal?(one) && applications?(home, last)
+    end
+
+    def loaded?(home, constant)
+      Module === home && Own::DEFINED.bind_call(home, constant, false) && !Own::AUTOLOAD.bind_call(home, constant, false) # rubocop:disable Style/CaseEquality -- as in `leaf?`
+    end
+
     def in_thread(thread)
       thread.keys.each { |key| add("Thread.current[:#{key}]", thread[key]) unless key.start_with?("__") }
       thread.thread_variables.each { |key| add("Thread.current.thread_variable_get(:#{key})", thread.thread_variable_get(key)) }
@@ -155,7 +171,14 @@ module Keepwarm
       @queue << [name, value, hops]
     end
 
+    # An object that Ruby refuses to show is left out.
     def look(name, value, hops)
+      look_into(name, value, hops)
+    rescue StandardError
+      nil
+    end
+
+    def look_into(name, value, hops)
       size = size_of(value)
       if size
         @sizes[Growth.cleaned(name)] += size

@@ -44,9 +44,9 @@ module Keepwarm
 
     # The containers first: what it takes to find them is garbage when the objects are counted.
     def counted
-      changes = held
-      objects, made, memory = @census.take(@last)
-      changes += changed(:objects, objects, "object;") + changed(:made, made, "made;")
+      found = held.flatten.join("\0") # one object, as what is remembered, however much it is
+      objects, made, memory = @census.take([*@last, found])
+      changes = found.split("\0").each_slice(2).to_a + changed(:objects, objects, "object;") + changed(:made, made, "made;")
       changes.unshift(["memory", (memory - @memory).to_s]) unless @memory.nil? || memory == @memory
       @memory = memory
       changes

@@ -49,6 +49,11 @@ module Keepwarm
       @stream
     end
 
+    # A request is over that came while requests are measured.
+    def due
+      @measuring ||= @last_stream if @growth
+    end
+
     # The response is over. What comes for it from now on is read and forgotten.
     def end_stream
       @stream.over
@@ -80,7 +85,7 @@ module Keepwarm
 
     def handle(kind, flags, id, payload)
       return super unless kind == Wire::REQUEST && @waiting.size < @ahead
-      raise Fault.new("stream_limit", "a REQUEST before the GROWTH of stream #{@measuring}") if @measuring
+      raise Fault.new("stream_limit", "a REQUEST before the GROWTH of stream #{@last_stream}") if @growth
 
       @waiting << [kind, flags, id, payload]
     end

@@ -76,7 +76,9 @@ module Keepwarm
         interrupted(connection.take_interruption) if connection.interruption
         connection.settle_drain if connection.drain_asked
         connection.sock.wait_readable if connection.buffer.empty?
+        last = connection.last_stream
         Growth.below { frame(*connection.next_frame) }
+        connection.due unless connection.last_stream == last
         @service.forget
         connection.measure
       end

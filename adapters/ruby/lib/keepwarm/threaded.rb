@@ -99,6 +99,7 @@ module Keepwarm
 
     def begin_stream(id, whole)
       check_order(id)
+      due(id) if @growth
       if @streams.size >= @limit && @streams.each_value.count { |stream| !stream.responded } >= @limit
         raise Fault.new("stream_limit", "a REQUEST beyond the limit of #{@limit}")
       end
@@ -107,6 +108,13 @@ module Keepwarm
       stream.open(id, @first_credit)
       stream.expect_body unless whole
       @streams[id] = stream
+    end
+
+    # The GROWTH of this request, unless that of another is.
+    def due(id)
+      raise Fault.new("stream_limit", "stream #{id} before the GROWTH of #{@measuring.zero? ? "LEAKS" : "stream #{@measuring}"}") if @measuring
+
+      @measuring = id
     end
 
     def open_stream(id)

@@ -80,6 +80,19 @@ module Shop
   end
 
   ODD = Odd.new
+
+  # A class whose name would load a file, as when a framework reloads: an object of the old one is still there.
+  class Reloaded
+    @pages = []
+    # What was in it.
+    class Inner
+      @pages = []
+    end
+  end
+
+  OLD = [Reloaded.new, Reloaded::Inner.new]
+  remove_const :Reloaded
+  autoload :Reloaded, "#{__dir__}/there_is_no_such_file.rb"
   SERVICE = Cache.new
   QUEUE = Queue.new
   LINKS = [nil]
@@ -115,6 +128,7 @@ keep = {
   "/class_instance" => -> { Shop::Page.views << "class instance #{number}" },
   "/service" => -> { Shop::SERVICE.keep("service #{number}") },
   "/settings" => -> { Shop::Settings.notes << "note #{number}" },
+  "/chain" => -> { 110_000.times { Shop::LINKS[0] = Shop::Link.new(nil, Shop::LINKS[0]) } },
   "/queue" => -> { Shop::QUEUE << "queue #{number}" },
   "/closure" => -> { closed_over << "closure #{number}" },
   "/thread" => -> { (Thread.current[:kept] ||= []) << number },

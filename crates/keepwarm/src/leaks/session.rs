@@ -170,6 +170,7 @@ impl Session {
                     let Some(measurement) = measurement else { return Left::Over };
                     if !self.request.wants(&measurement.route) {
                         self.others += 1;
+                        self.totals.add_other(pid, &measurement);
                         continue;
                     }
                     self.totals.add(pid, measurement);

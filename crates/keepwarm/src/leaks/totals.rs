@@ -2,6 +2,9 @@
 //!
 //! The first requests of a route fill caches and load code: they are left out. Whatever grows in more than half of the others, and altogether, is kept. A single
 //! request can leave something that the next one replaces; a route that keeps something does so again and again.
+//!
+//! A framework may keep its last request until the next, of whatever route: a route then seems to add each time what the others take away. So what a route is
+//! said to keep must have grown in all routes together, too.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -19,11 +22,17 @@ const BYTES: i64 = 100;
 const ROUTES: usize = 500;
 /// Names of a route. With names of 512 bytes, 10 MiB for each.
 const NAMES: usize = 10_000;
+/// Names of all routes together: 25 MiB.
+const ALL_NAMES: usize = 50_000;
 
 /// What came of all requests.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     routes: BTreeMap<String, Route>,
+    /// By name: its changes in the requests of every route, also those that are left out there, but for the first ones of each worker.
+    all: HashMap<String, i64>,
+    /// Requests by the process id of their worker, of whatever route, up to [`WARM_UP`].
+    warm: HashMap<u32, u32>,
     pub(super) requests: u32,
     time: Duration,
     /// Routes or names for which there was no room.
@@ -38,6 +47,8 @@ struct Route {
     /// Requests by the process id of their worker, up to [`WARM_UP`].
     warm: HashMap<u32, u32>,
     names: HashMap<String, Sum>,
+    /// By name: what its requests that are left out have added to that of all.
+    early: HashMap<String, i64>,
 }
 
 /// The changes of one name.
@@ -53,15 +64,17 @@ impl Totals {
     pub(super) fn add(&mut self, worker: u32, measurement: Measurement) {
         self.requests += 1;
         self.time += measurement.time;
+        let is_in_all = self.add_other(worker, &measurement);
         if self.routes.len() >= ROUTES && !self.routes.contains_key(&measurement.route) {
             self.dropped += 1;
             return;
         }
         let route = self.routes.entry(measurement.route).or_default();
         route.requests += 1;
-        let warm = route.warm.entry(worker).or_default();
-        if *warm < WARM_UP {
-            *warm += 1;
+        if is_warming(&mut route.warm, worker) {
+            for (name, change) in measurement.changes.iter().filter(|_| is_in_all) {
+                add_within(&mut route.early, name, *change, NAMES);
+            }
             return;
         }
         route.counted += 1;
@@ -75,10 +88,22 @@ impl Totals {
         }
     }
 
+<<<<<<< HEAD
     /// What a route keeps, each time that it has had this number of requests.
     pub(super) fn every(&self, requests: u32, route: &str) -> Option<Value> {
         let known = self.routes.get(route)?;
         known.requests.is_multiple_of(requests).then(|| known.json(route))
+=======
+    /// Adds what a request of a route that is not reported has left behind: it may have taken away what one of another has added. False: it is one of the first.
+    pub(super) fn add_other(&mut self, worker: u32, measurement: &Measurement) -> bool {
+        if is_warming(&mut self.warm, worker) {
+            return false;
+        }
+        for (name, change) in &measurement.changes {
+            add_within(&mut self.all, name, *change, ALL_NAMES);
+        }
+        true
+>>>>>>> 5ec540b7c456bc112f1459f311676708fb4b6a77
     }
 
     /// Whether there is a route of which something can be told.
@@ -94,7 +119,8 @@ impl Totals {
 
     /// The part of the response that is about the routes.
     pub(super) fn json(&self) -> Value {
-        let routes: Vec<Value> = self.routes.iter().map(|(name, route)| route.json(name)).collect();
+        let routes: Vec<Value> =
+            self.routes.iter().map(|(name, route)| route.json(name, &self.all)).collect();
         json!({
             "requests": self.requests,
             "measurement_microseconds": u64::try_from(self.mean_time().as_micros()).unwrap_or(u64::MAX),
@@ -111,9 +137,9 @@ impl Sum {
 }
 
 impl Route {
-    fn json(&self, name: &str) -> Value {
+    fn json(&self, name: &str, all: &HashMap<String, i64>) -> Value {
         let kept: Vec<Value> = self
-            .kept()
+            .kept(all)
             .into_iter()
             .map(|(name, sum)| {
                 let (form, what) = name.split_once(';').unwrap_or((name, ""));
@@ -124,20 +150,44 @@ impl Route {
         json!({ "route": name, "requests": self.requests, "counted": self.counted, "enough": enough, "kept": kept })
     }
 
-    /// The names that grow, the largest of each form first.
-    fn kept(&self) -> Vec<(&str, Sum)> {
+    /// The names that grow, the largest of each form first. `all`: the changes of all routes.
+    fn kept(&self, all: &HashMap<String, i64>) -> Vec<(&str, Sum)> {
         if self.counted < ENOUGH {
             return Vec::new();
         }
         let grows = |(name, sum): &(&str, Sum)| {
             let is_bytes = *name == "memory" || name.starts_with("made;");
             let least = if is_bytes { BYTES.saturating_mul(self.counted.into()) } else { 1 };
-            2 * sum.grew > self.counted && sum.total >= least
+            2 * sum.grew > self.counted && sum.total >= least && self.is_held(name, sum.total, all)
         };
-        let all = self.names.iter().map(|(name, sum)| (name.as_str(), *sum));
-        let mut kept: Vec<(&str, Sum)> = all.filter(grows).collect();
+        let names = self.names.iter().map(|(name, sum)| (name.as_str(), *sum));
+        let mut kept: Vec<(&str, Sum)> = names.filter(grows).collect();
         kept.sort_by_key(|(name, sum)| (form_order(name), std::cmp::Reverse(sum.total), *name));
         kept
+    }
+
+    /// Whether the other routes have not taken away most of what this one has added.
+    fn is_held(&self, name: &str, total: i64, all: &HashMap<String, i64>) -> bool {
+        let early = self.early.get(name).copied().unwrap_or_default();
+        // No room for the name: nothing is known of the others.
+        all.get(name).is_none_or(|all| all.saturating_sub(early) >= total / 2)
+    }
+}
+
+/// Counts a request of this worker; whether it is one of the first.
+fn is_warming(warm: &mut HashMap<u32, u32>, worker: u32) -> bool {
+    let requests = warm.entry(worker).or_default();
+    let is_first = *requests < WARM_UP;
+    *requests += u32::from(is_first);
+    is_first
+}
+
+/// Adds a change to that of its name, if there is room for it.
+fn add_within(sums: &mut HashMap<String, i64>, name: &str, change: i64, limit: usize) {
+    if let Some(sum) = sums.get_mut(name) {
+        *sum = sum.saturating_add(change);
+    } else if sums.len() < limit {
+        sums.insert(name.to_owned(), change);
     }
 }
 
@@ -157,7 +207,7 @@ mod tests {
     }
 
     fn kept(totals: &Totals, route: &str) -> Vec<(String, i64, u32)> {
-        let kept = totals.routes[route].kept();
+        let kept = totals.routes[route].kept(&totals.all);
         kept.into_iter().map(|(name, sum)| (name.to_owned(), sum.total, sum.grew)).collect()
     }
 
@@ -187,6 +237,39 @@ mod tests {
         assert_eq!(kept(&totals, "GET /"), [("object;Item".to_owned(), 10, 10)]);
     }
 
+    /// As Symfony keeps the request of its last exception.
+    #[test]
+    fn what_a_route_adds_and_the_others_take_away_is_not_kept() {
+        let mut totals = Totals::default();
+        for _ in 0..3 + 10 {
+            totals.add(1, measurement("GET /missing", &[("object;Request", 3), ("held;cache", 1)]));
+            totals.add(1, measurement("GET /", &[("object;Request", -3)]));
+        }
+        assert_eq!(kept(&totals, "GET /missing"), [("held;cache".to_owned(), 10, 10)]);
+        assert_eq!(kept(&totals, "GET /"), []);
+    }
+
+    #[test]
+    fn routes_that_are_not_reported_take_away_too() {
+        let mut totals = Totals::default();
+        for _ in 0..3 + 10 {
+            totals.add(1, measurement("GET /missing", &[("object;Request", 3), ("held;cache", 1)]));
+            totals.add_other(1, &measurement("GET /", &[("object;Request", -3), ("held;cache", 1)]));
+        }
+        assert_eq!(kept(&totals, "GET /missing"), [("held;cache".to_owned(), 10, 10)]);
+    }
+
+    /// In the first requests, a worker loses what its start has left.
+    #[test]
+    fn what_goes_at_the_start_does_not_hide_what_is_kept() {
+        let mut totals = Totals::default();
+        for turn in 0..3 + 10 {
+            totals.add(1, measurement("GET /", &[("object;String", if turn == 0 { -100 } else { 0 })]));
+            totals.add(1, measurement("GET /cart", &[("object;String", 1)]));
+        }
+        assert_eq!(kept(&totals, "GET /cart"), [("object;String".to_owned(), 10, 10)]);
+    }
+
     #[test]
     fn a_few_bytes_are_noise() {
         let mut totals = Totals::default();
@@ -202,7 +285,7 @@ mod tests {
         for turn in 1..=WARM_UP + ENOUGH {
             assert!(!totals.has_verdict(), "after {} requests", turn - 1);
             totals.add(1, measurement("GET /", &[("held;x", 1)]));
-            assert_eq!(totals.routes["GET /"].kept().is_empty(), turn < WARM_UP + ENOUGH);
+            assert_eq!(totals.routes["GET /"].kept(&totals.all).is_empty(), turn < WARM_UP + ENOUGH);
         }
         assert!(totals.has_verdict());
     }

@@ -139,8 +139,8 @@ fn measure(app: &Arc<App>, pid: u32) -> Option<Measuring> {
     let mut measuring =
         Measuring { app: Arc::clone(app), link: Arc::clone(&link), takes_many: false, measurements };
     link.set_awaits_idle(true);
-    let places = app.state().queue.measure(&link)?;
-    measuring.takes_many = places > 1;
+    let places = app.state().queue.measure(&link);
+    measuring.takes_many = places? > 1;
     app.count_if_idle(&link);
     Some(measuring)
 }
