@@ -485,3 +485,54 @@ fn keeps_nothing(server: &Server, paths: &[&str]) {
         .ends_with(server, 0)
         .says(&["app shop keeps nothing\n", "GET /*  40 requests: nothing kept"]);
 }
+
+/// In development: the log says it, once, and `keepwarm leaks` has the precedence.
+#[test]
+fn an_app_that_wants_it_is_measured_without_being_asked() {
+    const SAID: &str = "GET /cart/* keeps 1 leaky.Item and ";
+    let server = python("application", "workers = 2\nleaks = true");
+    let mut client = server.client().patient(LONG);
+    let mut ask = |path: &str| assert_eq!(client.ask(get(path)).status, 200, "{}", server.log());
+    wait_until("it is in the log", LONG, || {
+        ask("/cart/a");
+        server.log().contains(SAID)
+    });
+    (0..50).for_each(|_| ask("/cart/a"));
+    searched(&server, &["/cart/a", "/"], &["--requests", "40"]).ends_with(&server, 3);
+    (0..50).for_each(|_| ask("/cart/a"));
+    let log = server.log();
+    assert_eq!(log.matches(SAID).count(), 1, "{log}");
+    let line = log.lines().find(|line| line.contains(SAID)).expect("the line");
+    for part in
+        ["WARN", "app=shop", "leaky.cache grows by 1, made at leaky.py:6", "`keepwarm leaks shop` shows more"]
+    {
+        assert!(line.contains(part), "no {part:?} in {line}");
+    }
+}
+
+#[test]
+fn a_reload_begins_and_ends_what_is_measured_without_being_asked() {
+    let keys = |leaks: bool| {
+        format!(
+            "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"shop\"\n[app.shop]\n\
+             entry = \"leaky:application\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\nleaks = {leaks}\n"
+        )
+    };
+    let server = Server::start_with(&keys(false), |command| {
+        let folder = command.get_current_dir().expect("it has a directory");
+        std::fs::write(folder.join(PYTHON.0), PYTHON.1).expect("written");
+    })
+    .warm("/");
+    server.reload_with(&keys(true));
+    let mut client = server.client().patient(LONG);
+    wait_until("it is in the log", LONG, || {
+        assert_eq!(client.ask(get("/cart/a")).status, 200);
+        server.log().contains("GET /* keeps 1 leaky.Item and ")
+    });
+    server.reload_with(&keys(false));
+    let worker = server.workers()[0];
+    // Nothing is counted any more: what the worker traced with is not in use.
+    let before = server.log().matches("keeps").count();
+    (0..100).for_each(|_| assert_eq!(client.ask(get("/cart/a")).status, 200));
+    assert_eq!((server.log().matches("keeps").count(), server.workers()), (before, vec![worker]));
+}

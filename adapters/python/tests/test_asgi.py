@@ -443,12 +443,12 @@ class Process(unittest.TestCase):
             self.assertGreaterEqual(min(stream_credit, connection_credit), 65_536)
             about = dict(driver.pairs(driver.unblock(worker.hello.payload[14:])[0]))
             self.assertEqual(about["kind"], "asgi")
-            self.assertEqual({name for name, value in about.items() if value == "1"}, {"half_close", "user", "websocket", "profile"})
+            self.assertEqual({name for name, value in about.items() if value == "1"}, {"half_close", "user", "websocket", "profile", "leaks"})
 
     def test_a_worker_of_one_stream_takes_no_websockets(self):
         with Worker("asgi_app", "--streams", "1") as worker:
             about = dict(driver.pairs(driver.unblock(worker.hello.payload[14:])[0]))
-            self.assertEqual({name for name, value in about.items() if value == "1"}, {"half_close", "user", "profile"})
+            self.assertEqual({name for name, value in about.items() if value == "1"}, {"half_close", "user", "profile", "leaks"})
 
     def test_start_up_before_hello_and_shut_down_after_drain(self):
         with Worker("asgi_app") as worker:

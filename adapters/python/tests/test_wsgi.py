@@ -489,7 +489,7 @@ class Process(unittest.TestCase):
             self.assertGreaterEqual(min(stream_credit, connection_credit), 65_536)
             about = dict(driver.pairs(driver.unblock(worker.hello.payload[14:])[0]))
             self.assertEqual(about["kind"], "wsgi")
-            self.assertEqual({name for name, value in about.items() if value == "1"}, {"blocking", "cgi_names", "user", "profile"})
+            self.assertEqual({name for name, value in about.items() if value == "1"}, {"blocking", "cgi_names", "user", "profile", "leaks"})
             self.assertTrue(about["adapter"].startswith("python/"))
             self.assertIn("Python", about["language"])
 

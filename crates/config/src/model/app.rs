@@ -83,6 +83,8 @@ pub struct App {
     pub serve_vendor: bool,
     /// Development: globs, relative to `directory`, whose changes replace the workers. Empty: off.
     pub watch: Vec<String>,
+    /// Development: what requests leave behind is measured after each, and logged.
+    pub leaks: bool,
     /// Keys that the configuration or an external setting sets; all others have their defaults.
     pub keys: BTreeSet<String>,
     /// Settings that the binary takes from outside of the configuration (Puma), as text for the start-up log.
@@ -200,6 +202,7 @@ impl App {
             queue_timeout: Duration::from_secs(5),
             serve_vendor: false,
             watch: Vec::new(),
+            leaks: false,
             keys: BTreeSet::new(),
             external_settings: Vec::new(),
         }

@@ -60,6 +60,7 @@ impl AppDraft {
         check_memory((self.app.max_memory, self.app.kill_memory), "a worker is replaced", table, cx);
         self.check_capacity(table, cx);
         self.check_preload(table, cx);
+        self.check_leaks(table, cx);
         self.check_puma(table, cx);
         self.check_asgi(table, cx);
         self.check_vendor(table, cx);
@@ -190,6 +191,19 @@ impl AppDraft {
         cx.problem(entry.key_span, message).help(help).report(cx);
     }
 
+    /// An adapter counts what its worker holds; a server of its own has none.
+    fn check_leaks(&self, table: &Table, cx: &mut Checker<'_>) {
+        let by_itself = table.entry("command").is_some();
+        let kind = self.app.kind.or_else(|| by_itself.then_some(AppKind::Http));
+        let Some(kind @ (AppKind::Http | AppKind::FastCgi)) = kind else { return };
+        let Some(entry) = table.entry("leaks").filter(|_| self.app.leaks && !self.has_address) else {
+            return;
+        };
+        let message = format!("`leaks` does not apply to an app of kind \"{}\"", kind.word());
+        let help = "leave it out: only Keepwarm's adapters for Python, Ruby and PHP tell what a worker keeps";
+        cx.problem(entry.key_span, message).help(help).report(cx);
+    }
+
     fn check_puma(&self, table: &Table, cx: &mut Checker<'_>) {
         let Some(entry) = table.entry("puma_config").filter(|_| self.app.kind != Some(AppKind::Rack)) else {
             return;
@@ -217,7 +231,7 @@ impl AppDraft {
                 .help("an HTTP server that is already running is not an app, but an upstream")
                 .report(cx);
         }
-        const PROCESS_KEYS: [&str; 19] = [
+        const PROCESS_KEYS: [&str; 20] = [
             "before_start",
             "before_start_timeout",
             "interpreter",
@@ -237,6 +251,7 @@ impl AppDraft {
             "kill_memory",
             "slow_log",
             "watch",
+            "leaks",
         ];
         for entry in PROCESS_KEYS.iter().filter_map(|key| table.entry(key)) {
             let help = "Keepwarm does not start the server at this address: set this in the server's own configuration";

@@ -220,6 +220,11 @@ impl Kept {
     }
 }
 
+/// The verdict of a route of the response; none: it keeps nothing.
+pub(super) fn verdict(route: &Value) -> Option<String> {
+    Route::of(route).filter(|route| !route.kept.is_empty()).map(|route| route.verdict())
+}
+
 /// Whether a type is one of the language itself, which says less than one of the app: `dict`, `Array`, `Closure`.
 fn is_of_language(name: &str) -> bool {
     const CORE: [&str; 16] = [

@@ -16,7 +16,7 @@ use crate::named::{self, check_route, counted};
 use crate::status::view::View;
 
 /// How often the worker that is measured is looked at, and progress is told.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// A worker that takes many requests at once must be without one before it can begin: it gets none for so long, which holds up those that wait for it.
 const FINISH: Duration = Duration::from_secs(3);
 /// After a failure to begin, it is left alone for so long.
@@ -59,7 +59,7 @@ struct Session {
 }
 
 /// Why a worker is measured no more.
-enum Left {
+pub(super) enum Left {
     /// There is enough, or the time is over, or the caller has gone.
     Done,
     /// It has gone, will go, or has a WebSocket.
@@ -264,7 +264,7 @@ impl Session {
 }
 
 /// Whether the worker should not be waited for any longer.
-fn is_late(measuring: &Measuring) -> Option<Left> {
+pub(super) fn is_late(measuring: &Measuring) -> Option<Left> {
     let (state, since) = measuring.state();
     let lasted = since.elapsed();
     match state {

@@ -165,6 +165,7 @@ impl Server {
         if let Some(watch) = watch {
             self.watch = watch;
         }
+        self.leak_watch.apply(&config, &self.links);
         self.config = config;
         // Behind the apps, which they may come after.
         self.supervisor.reload_processes(start.processes);

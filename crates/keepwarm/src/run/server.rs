@@ -28,6 +28,7 @@ use super::watchdog::{self, Watchdog};
 use crate::admin::Admin;
 use crate::assemble::DoorVariables;
 use crate::control::{self, ControlRequest, ControlSocket};
+use crate::leaks::LeakWatch;
 use crate::otlp::Otlp;
 use crate::readiness::Readiness;
 use crate::restart::RestartError;
@@ -141,6 +142,8 @@ pub(super) struct Server {
     pub(super) listeners: Listeners,
     pub(super) supervisor: Supervisor,
     pub(super) watch: Option<Watch>,
+    /// Of apps with `leaks = true`.
+    pub(super) leak_watch: LeakWatch,
     pub(super) watchdog: Watchdog,
     /// It exits because of its own fault, with a status that shows it.
     pub(super) is_broken: bool,

@@ -29,6 +29,7 @@ use super::takeover::{self, Takeover};
 use super::watchdog::Watchdog;
 use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, Maps, RouteTargets, StartPlan};
+use crate::leaks::LeakWatch;
 use crate::otlp::Otlp;
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
@@ -98,6 +99,8 @@ impl Server {
         let (over_news, over) = mpsc::unbounded_channel();
         let admin = Admin::new(&view, &requester);
         let watched = Arc::clone(&links);
+        let mut leak_watch = LeakWatch::default();
+        leak_watch.apply(&config, &links);
         let mut server = Self {
             source,
             config,
@@ -108,6 +111,7 @@ impl Server {
             listeners,
             supervisor,
             watch,
+            leak_watch,
             pid_file: None,
             readiness,
             view,

@@ -138,7 +138,7 @@ pub(super) static MEMORY_GROWTH: Rule = Rule {
     threshold: "A worker that is at least 20 s old has grown by 64 MiB in 12 s, in at least 4 steps and without falling; or in the last \
                 hour by 100 MiB and by half, rising in 80 % of the minutes.",
     reason: "Caches fill soon after the start and then stop. 64 MiB in 12 s is 1 GiB in about 3 minutes: faster than an operator reacts.",
-    remedy: "`max_memory` replaces a worker before it is too large. The route that is busy while memory grows is the first place to look.",
+    remedy: "`keepwarm leaks APP` shows what a worker keeps, and which route makes it grow. `max_memory` replaces a worker before it is too large.",
 };
 
 pub(super) static LEAK_AFTER_RELOAD: Rule = Rule {

@@ -111,27 +111,38 @@ impl App {
 }
 
 impl LeakSearch {
-    /// Begins to measure the worker with this process id. `None`: it has gone, or will go.
+    /// Begins to measure the worker with this process id. `None`: it has gone, will go, or is measured.
     #[must_use]
     pub fn measure(&self, pid: u32) -> Option<Measuring> {
-        let app = &self.0;
-        let link = app.state().queue.serving().find(|link| link.key.pid == pid).cloned()?;
-        let (sender, measurements) = unbounded_channel();
-        {
-            let mut inner = link.lock();
-            if inner.dead || inner.leaks.is_some() {
-                return None;
-            }
-            inner.leaks = Some(Box::new(LinkLeaks::new(sender)));
-        }
-        let mut measuring =
-            Measuring { app: Arc::clone(app), link: Arc::clone(&link), takes_many: false, measurements };
-        link.set_awaits_idle(true);
-        let places = app.state().queue.measure(&link)?;
-        measuring.takes_many = places > 1;
-        app.count_if_idle(&link);
-        Some(measuring)
+        measure(&self.0, pid)
     }
+}
+
+impl App {
+    /// The same without a search, for as long as there is none: the caller gives way to one.
+    #[must_use]
+    pub fn measure_unasked(self: &Arc<Self>, pid: u32) -> Option<Measuring> {
+        if self.is_searched() { None } else { measure(self, pid) }
+    }
+}
+
+fn measure(app: &Arc<App>, pid: u32) -> Option<Measuring> {
+    let link = app.state().queue.serving().find(|link| link.key.pid == pid).cloned()?;
+    let (sender, measurements) = unbounded_channel();
+    {
+        let mut inner = link.lock();
+        if inner.dead || inner.leaks.is_some() {
+            return None;
+        }
+        inner.leaks = Some(Box::new(LinkLeaks::new(sender)));
+    }
+    let mut measuring =
+        Measuring { app: Arc::clone(app), link: Arc::clone(&link), takes_many: false, measurements };
+    link.set_awaits_idle(true);
+    let places = app.state().queue.measure(&link);
+    measuring.takes_many = places? > 1;
+    app.count_if_idle(&link);
+    Some(measuring)
 }
 
 impl Drop for LeakSearch {
@@ -299,6 +310,12 @@ impl Link {
 }
 
 impl LinkInner {
+    /// Whether the slot of a request that is over waits for its GROWTH.
+    #[cfg(test)]
+    pub(super) fn holds_slot(&self) -> bool {
+        self.leaks.as_ref().is_some_and(|leaks| leaks.holds_slot)
+    }
+
     /// A slot would be free now. `false`: not before the GROWTH of its request.
     pub(super) fn frees_slot(&mut self) -> bool {
         let Self { leaks: Some(leaks), session, .. } = self else { return true };

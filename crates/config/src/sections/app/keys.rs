@@ -454,6 +454,16 @@ pub(crate) static APP: Section<AppDraft> = Section {
             value: &Set(GLOBS, |draft: &mut AppDraft, watch| draft.app.watch = watch),
             ..Key::LIVE
         },
+        Key {
+            name: "leaks",
+            brief: "Development: log what the app keeps between requests, and by which route",
+            long: "One worker counts what it holds after each of its requests, which then take a few to a few hundred milliseconds longer, and one at a time. After 20 requests of a route, the log says once what grows (docs/operate/leaks.md). In production, use `keepwarm leaks APP`.",
+            default: DefaultValue::Literal("false"),
+            right: "leaks = true",
+            wrong: "leaks = \"yes\"",
+            value: &Set(Flag, |draft: &mut AppDraft, leaks| draft.app.leaks = leaks),
+            ..Key::LIVE
+        },
     ],
 };
 

@@ -1,11 +1,13 @@
-//! Random orders of reloads, failed reloads, deaths, DRAINs and signals to workers, between requests and responses, against what dispatch promises.
+//! Random orders of reloads, failed reloads, deaths, DRAINs, measurements and signals to workers, between requests and responses, against what dispatch promises.
 //!
 //! The test is the supervisor, the workers and the clients. A failure names its seed; [`STEPS`] lowered is the way to make it short.
 
 use keepwarm_net::Remote;
-use keepwarm_wire::encode::encode_busy;
+use keepwarm_wire::encode::{encode_busy, encode_growth};
+use keepwarm_wire::frame::{Growth, Strings};
 
 use super::*;
+use crate::dispatch::leaks::{LeakSearch, Measuring, MeasuringState};
 use crate::supervisor::KillReason;
 
 const SEEDS: u64 = 600;
@@ -38,6 +40,10 @@ struct Client {
 }
 
 struct World {
+    measuring: Option<Measuring>,
+    /// Requests that were measured.
+    measured: u64,
+    search: LeakSearch,
     bench: Bench,
     random: u64,
     workers: Vec<Worker>,
@@ -53,6 +59,9 @@ impl World {
         let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let bench = Bench::on(remotes.to_vec());
         let mut world = Self {
+            measuring: None,
+            measured: 0,
+            search: bench.app.begin_leak_search().unwrap(),
             bench,
             random,
             workers: Vec::new(),
@@ -94,7 +103,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.next(22) {
+        match self.next(30) {
             0..=4 => self.request(),
             5..=8 => self.respond(),
             9 => self.adopt(self.promoted),
@@ -117,6 +126,8 @@ impl World {
             18 => self.finish_reload(),
             19 => self.client_leaves(),
             20 => self.busy(),
+            21..=23 => self.measure(),
+            24..=28 => self.grow(),
             _ => self.give_up(),
         }
     }
@@ -254,6 +265,38 @@ impl World {
         hear(&worker.link, &self.bench.app, &bytes);
     }
 
+    /// Begins to measure a worker, or ends that.
+    fn measure(&mut self) {
+        let is_over =
+            self.measuring.as_ref().is_none_or(|measuring| measuring.state().0 == MeasuringState::Over);
+        if !is_over && self.next(8) != 0 {
+            return;
+        }
+        self.measuring = None;
+        if let Some(at) = self.pick(|worker| worker.ready && !worker.dead && worker.departure.is_none()) {
+            self.measuring = self.search.measure(self.workers[at].link.key.pid);
+        }
+    }
+
+    /// The worker that is measured has counted.
+    fn grow(&mut self) {
+        let Some(measuring) = &self.measuring else { return };
+        let (state, pid) = (measuring.state().0, measuring.worker().pid);
+        let worker = self.workers.iter().find(|worker| worker.link.key.pid == pid).expect("its worker");
+        let last =
+            (1..).find(|&stream| !worker.link.lock().session.is_over(stream)).expect("one not opened") - 1;
+        let request = match state {
+            MeasuringState::Counting => 0,
+            // After its BUSY with END.
+            MeasuringState::Measuring if !worker.busy => last,
+            _ => return,
+        };
+        let mut bytes = Vec::new();
+        encode_growth(&mut bytes, &Growth { request, microseconds: 1, changes: Strings::default() }).unwrap();
+        hear(&worker.link, &self.bench.app, &bytes);
+        self.measured += u64::from(request != 0);
+    }
+
     /// The supervisor has no worker of the app, and tries no more.
     fn give_up(&mut self) {
         if !self.workers.iter().any(|worker| !worker.dead && worker.departure.is_none()) {
@@ -297,7 +340,9 @@ impl World {
         let mut in_work = 0;
         for (link, taken, slots) in state.queue.slots() {
             let inner = link.lock();
-            let held = inner.session.open_streams() + usize::from(inner.post_response.is_some());
+            let held = inner.session.open_streams()
+                + usize::from(inner.post_response.is_some())
+                + usize::from(inner.holds_slot());
             assert_eq!(taken, held, "{context}: places of worker {}", link.key.pid);
             in_work += taken;
             let idle = taken < slots && served.contains(&link.key.pid);
@@ -320,7 +365,8 @@ impl World {
         drop(state);
         for worker in self.workers.iter().filter(|worker| worker.ready && !worker.dead) {
             let inner = worker.link.lock();
-            let empty = inner.session.open_streams() == 0 && inner.post_response.is_none();
+            let empty =
+                inner.session.open_streams() == 0 && inner.post_response.is_none() && !inner.holds_slot();
             let draining = inner.session.is_draining();
             let done = matches!(worker.departure, Some(Departure::Retired | Departure::Closed)) && empty;
             assert!(!done || draining, "{context}: worker {} waits for DRAIN", worker.link.key.pid);
@@ -358,6 +404,7 @@ impl World {
     /// Whatever has happened: with one good worker every request gets a response.
     fn finish(&mut self, context: &str) {
         self.fail_reload();
+        self.measuring = None;
         let (promoted, at) = (self.promoted, self.workers.len());
         self.adopt(promoted);
         self.workers[at].ready = true;
@@ -394,6 +441,7 @@ fn open(worker: &Worker) -> Vec<u32> {
 #[tokio::test(start_paused = true)]
 async fn no_order_of_events_breaks_a_promise() {
     let plane = DataPlane::start(2).unwrap();
+    let mut measured = 0;
     for seed in 0..SEEDS {
         let mut world = World::new(seed, plane.remotes());
         for step in 0..STEPS {
@@ -408,6 +456,8 @@ async fn no_order_of_events_breaks_a_promise() {
             }
         }
         world.finish(&format!("seed {seed}"));
+        measured += world.measured;
     }
+    assert!(measured > SEEDS / 6, "only {measured} requests were measured");
     plane.stop();
 }
