@@ -91,12 +91,12 @@ impl Totals {
         }
     }
 
-<<<<<<< HEAD
     /// What a route keeps, each time that it has had this number of requests.
     pub(super) fn every(&self, requests: u32, route: &str) -> Option<Value> {
         let known = self.routes.get(route)?;
-        known.requests.is_multiple_of(requests).then(|| known.json(route))
-=======
+        known.requests.is_multiple_of(requests).then(|| known.json(route, &self.all))
+    }
+
     /// Adds what a request of a route that is not reported has left behind: it may have taken away what one of another has added. False: it is one of the first.
     pub(super) fn add_other(&mut self, worker: u32, measurement: &Measurement) -> bool {
         if is_warming(&mut self.warm, worker) {
@@ -106,7 +106,6 @@ impl Totals {
             add_within(&mut self.all, name, *change, ALL_NAMES);
         }
         true
->>>>>>> 5ec540b7c456bc112f1459f311676708fb4b6a77
     }
 
     /// Whether there is a route of which something can be told.
