@@ -81,6 +81,7 @@ fn searched(server: &Server, paths: &[&str], requests: u32) -> (Option<i32>, Val
     let response = serde_json::from_str(&said).unwrap_or_else(|error| {
         panic!("{error}: {said}{}\n{}", String::from_utf8_lossy(&output.stderr), server.log())
     });
+    assert_eq!(response["requests"], requests, "{response}");
     (output.status.code(), response)
 }
 

@@ -338,8 +338,8 @@ measured 100 requests of worker shop/1 in 12.3 s; a measurement took 4.1 ms
         let verdict = |kept: &[Value]| report(json!([cart(kept)])).text().lines().next().unwrap().to_owned();
         let held = kept("held", "$cache", 42, 21);
         let made = kept("made", "a.rb:1", 4_200, 21);
-        assert_eq!(verdict(&[held.clone()]), "GET /cart: $cache grows by 2 a request");
-        assert_eq!(verdict(&[made.clone()]), "GET /cart: 200 B made at a.rb:1 a request");
+        assert_eq!(verdict(std::slice::from_ref(&held)), "GET /cart: $cache grows by 2 a request");
+        assert_eq!(verdict(std::slice::from_ref(&made)), "GET /cart: 200 B made at a.rb:1 a request");
         assert_eq!(verdict(&[kept("memory", "", 210, 11)]), "GET /cart keeps 10 B a request");
         assert_eq!(
             verdict(&[held, kept("object", "String", 32, 21), kept("object", "Item", 11, 11), made]),

@@ -252,14 +252,17 @@ impl Session {
         notes.extend((self.totals.dropped > 0).then_some(dropped.as_str()));
         let workers: Vec<String> =
             self.workers.iter().map(|key| format!("{}/{}", key.app, key.number)).collect();
-        let mut report = self.totals.json();
-        report["ok"] = true.into();
-        report["app"] = self.request.app.as_str().into();
-        report["seconds"] = lasted.as_secs_f64().into();
-        report["other_requests"] = self.others.into();
-        report["workers"] = workers.into();
-        report["notes"] = notes.into();
-        report
+        json!({
+            "ok": true,
+            "app": self.request.app,
+            "seconds": lasted.as_secs_f64(),
+            "requests": self.totals.requests,
+            "other_requests": self.others,
+            "measurement_microseconds": u64::try_from(self.totals.mean_time().as_micros()).unwrap_or(u64::MAX),
+            "workers": workers,
+            "notes": notes,
+            "routes": self.totals.json(),
+        })
     }
 }
 
