@@ -83,6 +83,10 @@ class EveryWorker:
         self.assertNotIn("growth_app.Item", of(kept, "object"))
         self.assertEqual(of(kept, "held"), {})
 
+    def test_a_full_cache_whose_oldest_goes_is_not_kept(self):
+        """What goes was made before anything was traced: the memory of what has come in its place looked like growth, and the line that made it like a leak."""
+        self.assertEqual(dict(self.kept("/recent", requests=20, warm=15)), {})  # threads need some requests to come to rest
+
     def test_a_request_that_fails_is_measured(self):
         kept = self.kept("/raise", status=None)
         self.assertEqual(of(kept, "object")["growth_app.Item"], 10)
@@ -241,6 +245,15 @@ class Tracing(unittest.TestCase):
             wire_leaks.next_growth(worker)
             wire_leaks.end(worker)
             self.assertEqual(worker.get("/tracing").body, b"False")
+
+    def test_what_was_loaded_is_frozen_again(self):
+        with Worker("growth_app:tracing_application") as worker:
+            self.assertEqual(worker.get("/frozen").body, b"True")
+            wire_leaks.begin(worker)
+            self.assertEqual(worker.get("/frozen").body, b"False")
+            wire_leaks.next_growth(worker)
+            wire_leaks.end(worker)
+            self.assertEqual(worker.get("/frozen").body, b"True")
 
     def test_nothing_is_loaded_before(self):
         with Worker("growth_app:tracing_application") as worker:

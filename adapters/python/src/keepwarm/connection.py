@@ -100,7 +100,7 @@ class Connection:
         if bool(end) != (self.growth is not None):
             raise Fault("leaks", "LEAKS with END, although nothing is measured" if end else "a second LEAKS")
         if end:
-            self.growth.end()
+            self.growth.end(not self.streams)
             self.most = 0 if self.leaving else self.growth.most
             self.growth = None
             return b""

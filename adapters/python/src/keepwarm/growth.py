@@ -17,6 +17,7 @@ from keepwarm.profile import short_path
 
 _MOST_OF_A_FORM = 66  # changes: the largest; with `memory`, at most 199
 _NAME = 300  # characters
+_SMALL = 512  # bytes: what pymalloc allocates by itself, and counts
 _SWEEPS = 3  # of the collector at most, each for what the finalizers of the one before have let go of
 
 # Whose memory is not the application's: what measures, and what loads modules, once each.
@@ -29,7 +30,7 @@ class Growth:
     `since`: the last stream before it; later ones are measured. `most`: what the connection's was.
     """
 
-    __slots__ = ("since", "most", "traces", "memory", "counts", "made", "lengths", "local_lengths", "is_complete")
+    __slots__ = ("since", "most", "traces", "thaws", "memory", "counts", "made", "blocks", "small", "lengths", "local_lengths", "is_complete")
 
     def __init__(self, since, most):
         self.since = since
@@ -37,15 +38,21 @@ class Growth:
         self.traces = not tracemalloc.is_tracing()  # or the application does, and goes on after the end
         if self.traces:
             tracemalloc.start(1)
-        self.memory = 0
+        self.thaws = gc.get_freeze_count() > 0  # what was loaded before the first request: the collector does not say what of it is still there
+        if self.thaws:
+            gc.unfreeze()
+        self.memory = self.blocks = self.small = 0
         self.counts, self.made, self.lengths = {}, {}, {}
         self.local_lengths = {}  # by thread
         self.is_complete = True
 
-    def end(self):
-        """No more is measured."""
+    def end(self, is_idle):
+        """No more is measured. `is_idle`: no request is running, whose garbage would stay for ever."""
         if self.traces:
             tracemalloc.stop()
+        if self.thaws and is_idle:
+            gc.collect()
+            gc.freeze()
 
     def begin_frame(self):
         """The response to LEAKS: nothing has changed yet."""
@@ -62,17 +69,26 @@ class Growth:
     def _changes(self):
         """Pairs of name and change, the largest of each form. Called with as many frames on the stack each time: those are objects, too."""
         _collect()
+        blocks = sys.getallocatedblocks()
         found = held.Search()
         lengths, local_lengths, is_complete = found.lengths, found.local_lengths, found.is_complete
         del found
         counts = _counts()
-        made, memory = _made()
-        changes = [("memory", memory - self.memory)] if memory != self.memory else []
-        changes += _largest("object;", _difference(self.counts, counts))
+        made, memory, small = _made()
+        changes = _largest("object;", _difference(self.counts, counts))
         changes += _largest("held;", self._held_difference(lengths, local_lengths, is_complete))
-        changes += _largest("made;", _difference(self.made, made))
+        if not self._replaces(blocks, small):
+            changes += [("memory", memory - self.memory)] if memory != self.memory else []
+            changes += _largest("made;", _difference(self.made, made))
         self.memory, self.counts, self.made = memory, counts, made
+        self.blocks, self.small = blocks, small
         return changes
+
+    def _replaces(self, blocks, small):
+        """Whether what was made has come in the place of what was made before anything was traced, whose memory is not known: there are more small blocks
+        that are traced, and not more blocks."""
+        more = small - self.small
+        return more > 0 and blocks > 0 and 2 * (blocks - self.blocks) < more  # without pymalloc, no number of blocks is known
 
     def _held_difference(self, lengths, local_lengths, is_complete):
         """Where a search was not complete, a name that only one of the two has found says nothing. What is a thread's is compared with the same thread's."""
@@ -114,13 +130,19 @@ def _counts():
 
 
 def _made():
-    """Bytes by the line that has made what takes them, and of all together."""
-    lines = {}
+    """Bytes by the line that has made what takes them, of all together, and the number of small blocks."""
+    lines, blocks = {}, {}
     for _, size, frames, *_ in tracemalloc.take_snapshot().traces._traces:
         line = frames[0]
         lines[line] = lines.get(line, 0) + size
-    made = {f"{short_path(file)}:{number}": size for (file, number), size in lines.items() if not _is_ours(file)}
-    return made, sum(made.values())
+        if size <= _SMALL:
+            blocks[line] = blocks.get(line, 0) + 1
+    theirs = [line for line in lines if not _is_ours(line[0])]
+    made = {}
+    for line in theirs:
+        name = f"{short_path(line[0])}:{line[1]}"
+        made[name] = made.get(name, 0) + lines[line]
+    return made, sum(made.values()), sum(blocks.get(line, 0) for line in theirs)
 
 
 def _is_ours(file):

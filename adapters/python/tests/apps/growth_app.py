@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import sys
 import threading
 from collections import deque
@@ -79,6 +80,7 @@ class Closing(list):
 
 
 number = 0
+recent = deque((Item() for _ in range(100)), maxlen=100)  # full from the start
 
 
 def leak(path):
@@ -108,6 +110,8 @@ def leak(path):
     elif path == "/both":
         seen[number] = Item()
         seen.pop(number - 1, None)
+    elif path == "/recent":
+        recent.append(Item())
     elif path == "/raise":
         Item.all.append(Item())
         raise ValueError("after it has kept something")
@@ -154,6 +158,8 @@ def tracing_application(environ, start_response):
     path = environ["PATH_INFO"]
     leak(path)
     start_response("200 OK", [])
+    if path == "/frozen":
+        return [str(gc.get_freeze_count() > 0).encode()]
     if path == "/loaded":
         return [" ".join(name for name in ("keepwarm.growth", "keepwarm.held", "tracemalloc") if name in sys.modules).encode()]
     return [str("tracemalloc" in sys.modules and sys.modules["tracemalloc"].is_tracing()).encode()]
