@@ -78,7 +78,7 @@ fn searched(server: &Server, paths: &[&str], requests: u32) -> (Option<i32>, Val
         output.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     let said = String::from_utf8_lossy(&output.stdout);
-    let response = serde_json::from_str(&said).unwrap_or_else(|error| {
+    let response: Value = serde_json::from_str(&said).unwrap_or_else(|error| {
         panic!("{error}: {said}{}\n{}", String::from_utf8_lossy(&output.stderr), server.log())
     });
     assert_eq!(response["requests"], requests, "{response}");

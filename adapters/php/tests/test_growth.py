@@ -174,9 +174,9 @@ class Growth(unittest.TestCase):
             for _ in range(3):
                 measured(worker, "/big")
             wire_leaks.end(worker)
-            worker.get("/")  # whether the worker reads it together with the end makes a difference
             sizes.append(int(worker.get("/memory").body))
-        self.assertEqual(sizes[1:], [sizes[1]] * 3)
+        # Some bytes are those of a frame: whether two come in one read makes a difference. A measurement that stays has more than 1,000.
+        self.assertLess(sizes[3] - sizes[1], 1_000, sizes)
 
     def test_the_limit_of_memory_is_the_applications(self):
         worker = self.start("-d", "memory_limit=24M")

@@ -248,12 +248,12 @@ class Tracing(unittest.TestCase):
 
     def test_what_was_loaded_is_frozen_again(self):
         with Worker("growth_app:tracing_application") as worker:
-            self.assertEqual(worker.get("/frozen").body, b"True")
+            before = int(worker.get("/frozen").body)
             wire_leaks.begin(worker)
-            self.assertEqual(worker.get("/frozen").body, b"False")
+            self.assertLess(int(worker.get("/frozen").body), before / 2)  # immortal objects stay so
             wire_leaks.next_growth(worker)
             wire_leaks.end(worker)
-            self.assertEqual(worker.get("/frozen").body, b"True")
+            self.assertGreaterEqual(int(worker.get("/frozen").body), before)
 
     def test_nothing_is_loaded_before(self):
         with Worker("growth_app:tracing_application") as worker:

@@ -197,6 +197,9 @@ class Asyncio(Connection, asyncio.BufferedProtocol):
 
         loop.call_soon(loop.call_soon, measure)
 
+    def is_idle(self):
+        return not self.running
+
     def _leave_if_done(self):
         if not self.finished.done() and not self.running and (self.leaving or self.lost):
             self.finished.set_result(None)

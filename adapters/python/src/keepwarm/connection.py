@@ -100,7 +100,7 @@ class Connection:
         if bool(end) != (self.growth is not None):
             raise Fault("leaks", "LEAKS with END, although nothing is measured" if end else "a second LEAKS")
         if end:
-            self.growth.end(not self.streams)
+            self.growth.end(self.is_idle())
             self.most = 0 if self.leaving else self.growth.most
             self.growth = None
             return b""
@@ -112,6 +112,10 @@ class Connection:
         if self.most:
             self.most = len(self.streams) + 1
         return self.growth.begin_frame()
+
+    def is_idle(self):
+        """Whether the application is at no request."""
+        return not self.streams
 
     def is_serving(self):
         """Whether a request is open for Keepwarm."""

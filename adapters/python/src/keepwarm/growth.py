@@ -57,14 +57,22 @@ class Growth:
     def begin_frame(self):
         """The response to LEAKS: nothing has changed yet."""
         begun = time.perf_counter_ns()
-        self._changes()
+        self._changes_or_none()
         return wire.growth(0, _microseconds_since(begun), [])
 
     def frame(self, request):
         """What has changed since the last one."""
         begun = time.perf_counter_ns()
-        changes = [(name.encode("utf-8", "replace"), b"%d" % change) for name, change in self._changes()]
+        changes = [(name.encode("utf-8", "replace"), b"%d" % change) for name, change in self._changes_or_none()]
         return wire.growth(request, _microseconds_since(begun), changes)
+
+    def _changes_or_none(self):
+        """What cannot be counted must not end the worker."""
+        try:
+            return self._changes()
+        except Exception as error:
+            log.exception(error, "what this request has left behind could not be counted", log.warning)
+            return []
 
     def _changes(self):
         """Pairs of name and change, the largest of each form. Called with as many frames on the stack each time: those are objects, too."""

@@ -78,12 +78,21 @@ class Search:
                 self.is_complete = False
                 return
             look, name, value, depth, is_local = waiting.popleft()
-            look(self, name, value, depth, is_local)
+            try:
+                look(self, name, value, depth, is_local)
+            except Exception:  # an object of a class that is unlike what it is derived from
+                pass
 
     # While memory is traced, each object that is made here costs as much as ten lines of code: nothing is, not even a name, for what need not be looked into.
 
     def _look(self, value):
-        """The method that looks into an object. None: it was, or nothing can be in it."""
+        """The method that looks into an object. None: it was, nothing can be in it, or it is unlike what it is derived from."""
+        try:
+            return self._look_of(value)
+        except Exception:
+            return None
+
+    def _look_of(self, value):
         kind = type(value)
         look = self._kinds.get(kind, self)
         if look is self:
@@ -255,9 +264,10 @@ class Search:
             self._add(name, value.fget, depth, is_local)
 
     def _partial(self, name, value, depth, is_local):
-        self._add(name, value.func, depth + 1, is_local)
-        self._add(f"{name} (arguments)", value.args, depth + 1, is_local)
-        self._add(f"{name} (arguments)", value.keywords, depth + 1, is_local)
+        function, arguments, keywords = (functools.partial.__dict__[part].__get__(value) for part in ("func", "args", "keywords"))
+        self._add(name, function, depth + 1, is_local)
+        self._add(f"{name} (arguments)", arguments, depth + 1, is_local)
+        self._add(f"{name} (arguments)", keywords, depth + 1, is_local)
 
     def _thread_local(self, name, value, depth, is_local):
         # A subclass may have an `__init__`, which would run here.

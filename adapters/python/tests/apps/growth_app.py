@@ -44,7 +44,20 @@ class Service:
     __hash__ = None
 
 
-service, slotted = Service(), Slotted()
+class Rude(functools.partial):
+    @property
+    def func(self):
+        raise RuntimeError("its function was read")
+
+
+class Ruder(staticmethod):
+    @property
+    def __func__(self):
+        raise RuntimeError("its function was read")
+
+
+ruder = Ruder(print)
+service, slotted, rude = Service(), Slotted(), Rude(print, [])
 
 
 @functools.lru_cache(maxsize=None)
@@ -159,7 +172,7 @@ def tracing_application(environ, start_response):
     leak(path)
     start_response("200 OK", [])
     if path == "/frozen":
-        return [str(gc.get_freeze_count() > 0).encode()]
+        return [str(gc.get_freeze_count()).encode()]
     if path == "/loaded":
         return [" ".join(name for name in ("keepwarm.growth", "keepwarm.held", "tracemalloc") if name in sys.modules).encode()]
     return [str("tracemalloc" in sys.modules and sys.modules["tracemalloc"].is_tracing()).encode()]
