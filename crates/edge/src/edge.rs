@@ -71,10 +71,10 @@ impl Frontend for Edge {
     }
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
-        measure(request, outcome);
+        let may_be_slow = measure(request, outcome);
         let calls =
             (are_calls_held() && request.notes.times.is_some()).then(|| notable::take_calls_of(request));
-        if notable::may_be_notable(request, outcome) {
+        if may_be_slow || notable::may_have_failed(outcome) {
             notable::keep(request, outcome, calls);
         }
         if let Some(trace) = &request.notes.trace {

@@ -18,11 +18,10 @@ use keepwarm_telemetry::timelines::{
 
 use crate::{access, refusals};
 
-/// Whether a request may have to be kept. Nearly all end here.
+/// Whether a request may have to be kept because of its outcome. Nearly none has, and nearly none takes so long that it may be slow: all others end here.
 #[inline]
-pub(crate) fn may_be_notable(request: &Request, outcome: &Outcome) -> bool {
-    let slow = request.notes.meter.is_some_and(|meter| meter.is_slow(outcome.elapsed));
-    slow || outcome.status >= 500 || outcome.fate == ResponseOutcome::Cut
+pub(crate) fn may_have_failed(outcome: &Outcome) -> bool {
+    outcome.status >= 500 || outcome.fate == ResponseOutcome::Cut
 }
 
 /// Takes the calls that its app has made for it, and counts them for its app.
@@ -82,7 +81,7 @@ fn is_slow(notes: &RequestContext, meter: Option<&RouteMeter>) -> bool {
         (None, Some(call)) => call.times.queue + call.times.connect + call.times.first_byte,
         (None, None) => return false,
     };
-    meter.is_some_and(|meter| meter.is_slow(waited))
+    meter.is_some_and(|meter| waited >= meter.slow())
 }
 
 fn timeline(request: &Request, outcome: &Outcome, meter: Option<&RouteMeter>) -> RequestTimeline {
@@ -138,12 +137,18 @@ mod tests {
         Outcome { status, body_bytes: 0, fate, elapsed: Duration::from_secs(10) }
     }
 
+    fn notes(set: impl FnOnce(&mut RequestContext)) -> RequestContext {
+        let mut notes = RequestContext::default();
+        set(&mut notes);
+        notes
+    }
+
     fn of_app(times: RequestTimes) -> RequestContext {
-        RequestContext { times: Some(times), ..RequestContext::default() }
+        notes(|notes| notes.times = Some(times))
     }
 
     fn refused(reason: &'static str) -> RequestContext {
-        RequestContext { reason: Some(reason), ..RequestContext::default() }
+        notes(|notes| notes.reason = Some(reason))
     }
 
     #[test]
@@ -199,7 +204,7 @@ mod tests {
             (CallTimes { body: long, ..CallTimes::default() }, false),
         ] {
             let call = CallRecord { times, ..CallRecord::default() };
-            let notes = RequestContext { call: Some(Box::new(call)), ..RequestContext::default() };
+            let notes = notes(|notes| notes.call = Some(Box::new(call)));
             assert_eq!(is_slow(&notes, Some(meter)), slow, "{times:?}");
         }
     }

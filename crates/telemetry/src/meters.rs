@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 pub use self::exemplars::Exemplar;
 use self::exemplars::Exemplars;
 pub use self::handshakes::{HANDSHAKE_FAILURES, HandshakeCells, HandshakeTotals};
-use crate::per_thread::{Histogram, HistogramTotals, PerThread, ThreadCounter};
+use crate::per_thread::{Histogram, HistogramTotals, PerThread, ThreadCounter, nanos};
 
 /// Classes of statuses: `none` is a connection that ended before a response.
 pub const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -82,22 +82,24 @@ pub struct RouteTotals {
 }
 
 impl RouteMeter {
-    /// Counts a request; on the data-plane thread of this index only.
-    pub fn count(&self, thread: usize, request: &FinishedRequest) {
+    /// Counts a request; on the data-plane thread of this index only. Returns whether it took so long that it may be slow.
+    pub fn count(&self, thread: usize, request: &FinishedRequest) -> bool {
         let cells = self.threads.of(thread);
         if let Some(class) = cells.classes.get(class_of(request.status)) {
             class.add(1);
         }
-        cells.duration.observe(request.elapsed);
+        let took = nanos(request.elapsed);
+        cells.duration.observe_nanos(took);
         if let Some(phases) = &request.phases {
             cells.queue.observe(phases.queue);
             cells.app.observe(phases.app);
             cells.write.observe(phases.write);
         }
+        took >= self.slow_ns.load(Ordering::Relaxed)
     }
 
     /// From which duration on its requests are slow.
-    #[inline]
+    #[must_use]
     pub fn slow(&self) -> Duration {
         Duration::from_nanos(self.slow_ns.load(Ordering::Relaxed))
     }
@@ -108,6 +110,7 @@ impl RouteMeter {
     }
 
     /// From which duration on a request takes longer than is usual for its route, whatever is called slow ([`SLOW`] as long as nobody has set another).
+    #[must_use]
     pub fn unusual(&self) -> Duration {
         Duration::from_nanos(self.unusual_ns.load(Ordering::Relaxed))
     }
@@ -115,12 +118,6 @@ impl RouteMeter {
     /// Sets it, from the next request on.
     pub fn set_unusual(&self, unusual: Duration) {
         self.unusual_ns.store(u64::try_from(unusual.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    /// Whether a request that took so long may be slow.
-    #[inline]
-    pub fn is_slow(&self, elapsed: Duration) -> bool {
-        elapsed.as_nanos() >= self.slow_ns.load(Ordering::Relaxed).into()
     }
 
     /// Keeps the trace of a request that is sent to a collector, as the exemplar of its duration.

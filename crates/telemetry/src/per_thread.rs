@@ -88,7 +88,12 @@ impl Histogram {
     /// Counts one duration.
     #[inline]
     pub fn observe(&self, time: Duration) {
-        let ns = nanos(time);
+        self.observe_nanos(nanos(time));
+    }
+
+    /// The same of a duration in nanoseconds.
+    #[inline]
+    pub(crate) fn observe_nanos(&self, ns: u64) {
         if let Some(bucket) = self.buckets.get(bucket_at(ns)) {
             bucket.add(1);
         }
@@ -101,8 +106,9 @@ pub(crate) fn bucket_of(time: Duration) -> usize {
     bucket_at(nanos(time))
 }
 
+/// A duration in nanoseconds; of more than 584 years the largest number.
 #[inline]
-fn nanos(time: Duration) -> u64 {
+pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

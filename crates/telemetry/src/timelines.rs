@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-pub use self::app_calls::{AppCalls, app_calls, note_app_calls};
+pub use self::app_calls::{AppCalls, AppUpstream, app_calls, note_app_calls};
 pub use self::calls::{Attribution, CALLS_SHOWN, CallTimeline, RequestCalls};
 pub use self::registry::{
     Caller, OwnTrace, ProcessTime, RequestNames, Taken, are_calls_held, forget_old_calls, note_call,

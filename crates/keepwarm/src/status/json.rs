@@ -99,23 +99,28 @@ fn worker(status: &WorkerStatus) -> Value {
 }
 
 fn active_request(request: &ActiveRequest) -> Value {
-    let mut json = json_request(&request.summary, request.path.as_deref(), request.age);
-    json["responding"] = request.is_responding.into();
-    json
+    let mut members = request_members(&request.summary, request.path.as_deref(), request.age);
+    members.insert("responding".to_owned(), request.is_responding.into());
+    members.into()
 }
 
 fn waiting_request(request: &WaitingRequest) -> Value {
-    json_request(&request.summary, request.path.as_deref(), Some(request.waited))
+    request_members(&request.summary, request.path.as_deref(), Some(request.waited)).into()
 }
 
-fn json_request(summary: &RequestSummary, path: Option<&str>, time: Option<Duration>) -> Value {
-    json!({
-        "request_id": summary.id.to_string(),
-        "method": summary.method.as_str(),
-        "path": path,
-        "route": summary.route.as_deref(),
-        "seconds": time.map(seconds),
-    })
+fn request_members(
+    summary: &RequestSummary,
+    path: Option<&str>,
+    time: Option<Duration>,
+) -> Map<String, Value> {
+    let members = [
+        ("request_id", summary.id.to_string().into()),
+        ("method", summary.method.as_str().into()),
+        ("path", path.into()),
+        ("route", summary.route.as_deref().into()),
+        ("seconds", time.map(seconds).into()),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn listener(listener: &ListenerStatus) -> Value {

@@ -15,7 +15,7 @@ use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::{self, RouteTotals};
 use keepwarm_telemetry::per_thread::HistogramTotals;
 use keepwarm_telemetry::stalls::Stall;
-use keepwarm_telemetry::timelines::{self, AppCalls};
+use keepwarm_telemetry::timelines::{self, AppCalls, AppUpstream};
 use keepwarm_telemetry::upstreams::{self, EndpointTotals};
 use keepwarm_workers::dispatch::WorkerActivity;
 use keepwarm_workers::supervisor::{Snapshot, WorkerSnapshot};
@@ -70,7 +70,7 @@ struct Sampler {
     endpoints: HashMap<usize, EndpointTotals>,
     stalls: HashMap<(String, &'static str), u64>,
     /// By app and upstream.
-    app_calls: HashMap<(Arc<str>, Arc<str>), AppCalls>,
+    app_calls: HashMap<AppUpstream, AppCalls>,
     lost: HashMap<Arc<str>, u64>,
     spill_full: u64,
     machine: MachineTotals,

@@ -19,9 +19,11 @@ pub struct AppCalls {
     pub time: Duration,
 }
 
-/// By app and upstream.
+/// The name of an app, and of an upstream.
+pub type AppUpstream = (Arc<str>, Arc<str>);
+
 #[derive(Debug, Default)]
-struct AppCallTotals(BTreeMap<(Arc<str>, Arc<str>), AppCalls>);
+struct AppCallTotals(BTreeMap<AppUpstream, AppCalls>);
 
 impl AppCallTotals {
     fn note(&mut self, app: &Arc<str>, calls: &RequestCalls) {
@@ -46,7 +48,7 @@ pub fn note_app_calls(app: &Arc<str>, calls: &RequestCalls) {
 
 /// The totals since the start.
 #[must_use]
-pub fn app_calls() -> Vec<((Arc<str>, Arc<str>), AppCalls)> {
+pub fn app_calls() -> Vec<(AppUpstream, AppCalls)> {
     lock(&APP_CALLS).0.iter().map(|(names, calls)| (names.clone(), *calls)).collect()
 }
 
