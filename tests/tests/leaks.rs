@@ -40,6 +40,11 @@ async def loop(scope, receive, send):
         return
     body = view(scope['path'])
     await send({'type': 'http.response.start', 'status': 200, 'headers': []})
+    if scope['path'] == '/hold':
+        await send({'type': 'http.response.body', 'body': b'more', 'more_body': True})
+        while (await receive())['type'] != 'http.disconnect':
+            pass
+        return
     await send({'type': 'http.response.body', 'body': body})
 ",
 );
@@ -311,6 +316,20 @@ fn a_websocket_is_served_and_so_are_the_requests_after_it() {
     (0..10).for_each(|_| assert_eq!(client.ask(get("/")).status, 200));
     signal(child.id(), Signal::INT);
     child.wait().expect("it ends");
+}
+
+/// It never comes to rest, so it is not held up for longer than its limit, and serves others all the time after.
+#[test]
+fn a_worker_with_a_request_that_does_not_end_serves_on() {
+    let server = python("loop", "workers = 1");
+    let mut held = server.client().patient(LONG);
+    held.send(get("/hold"));
+    held.read_through(b"more");
+    let search = searched(&server, &["/"], &["--seconds", "5"]).ends_with(&server, 1);
+    search.says(&[
+        "had requests for longer than 3 s, and did not begin",
+        "no requests: the measured worker of app shop got none in 5 s",
+    ]);
 }
 
 #[track_caller]
