@@ -1,5 +1,5 @@
-//! What no crate offers in safe code: registering a descriptor with the runtime's reactor, the kernel's data on a TCP connection, and the stack of another
-//! thread. The only module with `unsafe` in it.
+//! What no crate offers in safe code: registering a descriptor with the runtime's reactor, the kernel's data on a TCP connection and on the process
+//! behind a Unix socket, and the stack of another thread. The only module with `unsafe` in it.
 #![expect(
     unsafe_code,
     reason = "AsyncFd's registration, getsockopt into a struct of the kernel's, and a signal handler that walks a stack"
@@ -34,6 +34,24 @@ pub(crate) fn queued(socket: &impl AsFd) -> usize {
     // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int at the pointer.
     let status = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
     if status == 0 { usize::try_from(count).unwrap_or(0) } else { 0 }
+}
+
+/// The process that connected a Unix socket (`SO_PEERCRED`, see unix(7)). The kernel says 0 for one that this namespace does not have, which `rustix` has no value for.
+#[cfg(not(feature = "simulation"))]
+pub(crate) fn peer_process(socket: &impl AsFd) -> Option<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes at most `len` bytes at the pointer, which are integers.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
+    };
+    if status == 0 { u32::try_from(peer.pid).ok().filter(|pid| *pid != 0) } else { None }
 }
 
 /// The kernel's counts of a TCP connection (`TCP_INFO`, see tcp(7)).

@@ -202,10 +202,9 @@ pub fn local_address(socket: &Socket) -> Option<SocketAddr> {
     SocketAddr::try_from(rustix::net::getsockname(socket.as_fd()).ok()?).ok()
 }
 
-/// The process that connected a Unix socket (`SO_PEERCRED`, unix(7)), by its id here.
+/// The process that connected a Unix socket, by its id here; none if it is of another namespace.
 pub fn peer_process(socket: &Socket) -> Option<u32> {
-    let credentials = rustix::net::sockopt::socket_peercred(socket.as_fd()).ok()?;
-    u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
+    crate::kernel::peer_process(socket)
 }
 
 /// A socket that another part of the process has made.
