@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """What clients that misuse a listener do to the others: all attacks of tests/apps/attacks at once, from another process, against the default limits.
 
-    bench/load/attack.py [--seconds 180] [--keepwarm BINARY] [--strict]
+    bench/load/attack.py [--seconds 180] [--keepwarm BINARY] [--strict] [--give-way | --apart]
 
 A good client sends requests at a constant rate over TLS and HTTP/2: alone, while another Keepwarm is attacked, and while its own is. Its 99th percentile may grow to three times,
 Keepwarm's memory by 64 MiB, and each attack must have been cut and counted. It needs the examples' packages (`scripts/setup test`).
 """
 
 import argparse
+import contextlib
 import json
+import os
 import pathlib
 import re
 import signal
@@ -37,6 +39,10 @@ PATIENCE = 150
 def main():
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if options.apart:
+        *ours, last = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, ours)
+        options.attackers = {last}
     server = servers.Server("keepwarm", command, None, options.keepwarm, b"hello", "https")
     try:
         admin = re.search(r'\[admin\]\nbind = "([^"]+)"', (server.folder / "keepwarm.toml").read_text())[1]
@@ -44,7 +50,7 @@ def main():
         quiet = load(server, max(options.seconds // 3, 2))
         beside = load_beside(server, options)
         before, most = resident(server), [0]
-        attacking = attack(server, options.seconds, PATIENCE, options.give_way)
+        attacking = attack(server, options.seconds, PATIENCE, options)
         over = threading.Event()
         watching = threading.Thread(target=watch, args=(server, over, most))
         watching.start()
@@ -66,6 +72,8 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=180, help="length of the attacks")
     parser.add_argument("--strict", action="store_true", help="end with status 1 when a floor is missed")
     parser.add_argument("--give-way", action="store_true", help="the attackers get only the CPU time that the others leave, as if they ran on another machine")
+    parser.add_argument("--apart", action="store_true", help="the attackers have the last processor, the server and its good client the others, as if they ran on another machine")
+    parser.set_defaults(attackers=os.sched_getaffinity(0))
     return servers.arguments_with_keepwarm(parser)
 
 
@@ -96,18 +104,31 @@ def load(server, seconds):
     return statistics.quantiles((int(row[2]) / 1000 for row in rows), n=100)[98]
 
 
-def attack(server, seconds, patience, give_way):
+def attack(server, seconds, patience, options):
     command = [sys.executable, ATTACKS / "attacks.py", str(server.port), str(seconds), str(patience)]
-    if give_way:
+    if options.give_way:
         command = ["nice", "-n", "19", *command]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    with on(options.attackers):
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def on(processors):
+    """What is started meanwhile has these."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, processors)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def load_beside(server, options):
     """As `load`, while another Keepwarm is attacked: what the attacks take of the machine, and not of the server."""
-    other = servers.Server("another keepwarm", command, None, options.keepwarm, b"hello", "https")
+    with on(options.attackers):
+        other = servers.Server("another keepwarm", command, None, options.keepwarm, b"hello", "https")
     seconds = max(options.seconds // 3, 2)
-    attacking = attack(other, seconds, 1, options.give_way)
+    attacking = attack(other, seconds, 1, options)
     try:
         return load(server, seconds)
     finally:

@@ -83,7 +83,7 @@ pub struct RequestCalls {
     pub count: u32,
     /// The sum of their durations. Calls that were made at the same time count each.
     pub total: Duration,
-    /// Sums by upstream, of up to [`UPSTREAMS`]: a forward proxy has as many as an app names.
+    /// Sums by upstream, of up to `UPSTREAMS`: a forward proxy has as many as an app names.
     pub by_upstream: BTreeMap<Arc<str>, (u32, Duration)>,
 }
 
