@@ -102,7 +102,7 @@ fn holds(conditions: &Conditions, request: &Request) -> bool {
 /// Counts a request: a few stores to cells of this thread. Returns whether it took so long that it may be slow.
 pub(crate) fn measure(request: &Request, outcome: &Outcome) -> bool {
     static UNROUTED: LazyLock<&'static RouteMeter> = LazyLock::new(|| meters::route("", ""));
-    let phases = request.notes.times.as_ref().map(|times| RequestPhases {
+    let phases = request.notes.times().map(|times| RequestPhases {
         queue: times.queue,
         app: times.app,
         write: outcome.elapsed.saturating_sub(times.before_app() + times.app),
@@ -111,7 +111,7 @@ pub(crate) fn measure(request: &Request, outcome: &Outcome) -> bool {
     let meter = request.notes.meter.unwrap_or_else(|| *UNROUTED);
     let may_be_slow = meter.count(thread_index(), &finished);
     // Only a response of the app says anything about the app.
-    if !request.notes.stalls.is_empty() && request.notes.times.is_some() && request.notes.reason.is_none() {
+    if !request.notes.stalls.is_empty() && request.notes.times().is_some() && request.notes.reason.is_none() {
         request.notes.stalls.iter().for_each(|stall| stalls::record(&meter.app, stall));
     }
     may_be_slow

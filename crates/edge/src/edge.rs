@@ -73,7 +73,7 @@ impl Frontend for Edge {
     fn finished(&self, request: &Request, outcome: &Outcome) {
         let may_be_slow = measure(request, outcome);
         let calls =
-            (are_calls_held() && request.notes.times.is_some()).then(|| notable::take_calls_of(request));
+            (are_calls_held() && request.notes.times().is_some()).then(|| notable::take_calls_of(request));
         if may_be_slow || notable::may_have_failed(outcome) {
             notable::keep(request, outcome, calls);
         }

@@ -27,7 +27,7 @@ pub(crate) fn may_have_failed(outcome: &Outcome) -> bool {
 /// Takes the calls that its app has made for it, and counts them for its app.
 #[cold]
 pub(crate) fn take_calls_of(request: &Request) -> RequestCalls {
-    let times = request.notes.times;
+    let times = request.notes.times();
     let process = times.and_then(|times| {
         times.worker?.process(request.received().into_std(), (times.before_app(), times.app))
     });
@@ -66,7 +66,7 @@ fn has_failed(notes: &RequestContext, outcome: &Outcome) -> bool {
     if outcome.fate == ResponseOutcome::Cut {
         return true;
     }
-    let was_forwarded = notes.times.is_some() || notes.call.is_some();
+    let was_forwarded = notes.times().is_some() || notes.call.is_some();
     match outcome.status {
         ..=499 => false,
         501 | 505 => was_forwarded,
@@ -75,7 +75,7 @@ fn has_failed(notes: &RequestContext, outcome: &Outcome) -> bool {
 }
 
 fn is_slow(notes: &RequestContext, meter: Option<&RouteMeter>) -> bool {
-    let waited = match (&notes.times, &notes.call) {
+    let waited = match (&notes.times(), &notes.call) {
         (Some(times), _) if times.logged_slow => return true,
         (Some(times), _) => times.retry + times.queue + times.head,
         (None, Some(call)) => call.times.queue + call.times.connect + call.times.first_byte,
@@ -103,14 +103,14 @@ fn timeline(request: &Request, outcome: &Outcome, meter: Option<&RouteMeter>) ->
         app: request.notes.target.clone(),
         route: request.notes.route.clone(),
         slow: meter.map_or(meters::SLOW, RouteMeter::slow),
-        phases: request.notes.times.map(|times| TimelinePhases {
+        phases: request.notes.times().map(|times| TimelinePhases {
             read: times.read,
             retry: times.retry,
             queue: times.queue,
             head: times.head,
             body: times.app.saturating_sub(times.head),
         }),
-        worker: request.notes.times.and_then(|times| times.worker),
+        worker: request.notes.times().and_then(|times| times.worker),
         calls: routed_call(request),
         stacks: Vec::new(),
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn of_app(times: RequestTimes) -> RequestContext {
-        notes(|notes| notes.times = Some(times))
+        notes(|notes| notes.set_times(times))
     }
 
     fn refused(reason: &'static str) -> RequestContext {

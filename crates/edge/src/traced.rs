@@ -82,7 +82,7 @@ fn span(request: &Request, outcome: &Outcome, trace: &RequestTrace, failed: bool
         app_span: trace.app_span,
         end: SystemTime::now(),
         elapsed: outcome.elapsed,
-        phases: request.notes.times.as_ref().map(|times| SpanPhases {
+        phases: request.notes.times().map(|times| SpanPhases {
             read: times.read + times.retry,
             queue: times.queue,
             app: times.app,

@@ -93,8 +93,8 @@ pub struct RequestContext {
     pub continued: bool,
     /// Stalls that were removed for it.
     pub stalls: StallSet,
-    /// Set by an app's handler: where the time went.
-    pub times: Option<RequestTimes>,
+    /// Set by an app's handler: where the time went ([`set_times`](Self::set_times)).
+    times: Option<PackedTimes>,
     /// Set after a call to an upstream: its record.
     pub call: Option<Box<CallRecord>>,
     /// Set on a refusal, a cut or a retry: the stable name of the cause.
@@ -146,6 +146,43 @@ pub struct RouteContext {
     requested: Option<Vec<u8>>,
     /// The file it named.
     pub handed: Option<Box<SendfileRequest>>,
+}
+
+impl RequestContext {
+    /// Where the time went, if it came to an app.
+    #[must_use]
+    pub fn times(&self) -> Option<RequestTimes> {
+        self.times.map(RequestTimes::from)
+    }
+
+    /// Notes where the time went.
+    pub fn set_times(&mut self, times: RequestTimes) {
+        self.times = Some(times.into());
+    }
+}
+
+/// [`RequestTimes`] in half of the bytes: each idle connection holds the place for them.
+#[derive(Debug, Clone, Copy)]
+struct PackedTimes {
+    /// Nanoseconds, in the order of [`RequestTimes`].
+    spent: [u64; 5],
+    worker: Option<TimelineWorker>,
+    logged_slow: bool,
+}
+
+impl From<RequestTimes> for PackedTimes {
+    fn from(times: RequestTimes) -> Self {
+        let RequestTimes { read, retry, queue, app, head, worker, logged_slow } = times;
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self { spent: [read, retry, queue, app, head].map(nanos), worker, logged_slow }
+    }
+}
+
+impl From<PackedTimes> for RequestTimes {
+    fn from(PackedTimes { spent, worker, logged_slow }: PackedTimes) -> Self {
+        let [read, retry, queue, app, head] = spent.map(Duration::from_nanos);
+        Self { read, retry, queue, app, head, worker, logged_slow }
+    }
 }
 
 /// Where the time of a request went, up to the app. The rest of the total is writing the rest of its response.

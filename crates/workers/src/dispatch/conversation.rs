@@ -339,7 +339,7 @@ impl Drop for Conversation<'_, '_> {
         let given = self.call.last_given();
         let times = self.times(given.as_ref().map(|(link, _)| &**link));
         let request = self.exchange.request_mut();
-        request.notes.times = Some(times);
+        request.notes.set_times(times);
         if request.notes.continued {
             // Its interface must lack 100 (Continue): any server of the app would have had to send it.
             request.notes.stalls.insert(Stall::ExpectationIgnored);

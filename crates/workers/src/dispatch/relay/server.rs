@@ -408,7 +408,8 @@ impl<C: Dialect> Relay<'_, '_, C> {
 impl<C: Dialect> Drop for Relay<'_, '_, C> {
     /// A task that still waits for a slot stops waiting; a slot given to it meanwhile is free again.
     fn drop(&mut self) {
-        self.exchange.request_mut().notes.times = Some(self.times());
+        let times = self.times();
+        self.exchange.request_mut().notes.set_times(times);
         use super::super::call::CallState;
         match self.call.abandon() {
             CallState::Waiting => self.app.forget(&self.call),
