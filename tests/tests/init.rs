@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use keepwarm_tests::{Server, apps, examples, get, keepwarm, root, tools};
@@ -13,8 +14,11 @@ const BOUND: Duration = Duration::from_secs(60);
 struct Directory(PathBuf);
 
 impl Directory {
+    /// An empty one of its own: two tests may copy the same application.
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("keepwarm-init-{}-{name}", std::process::id()));
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("keepwarm-init-{process}-{number}-{name}"));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a directory");
         Self(path)
