@@ -155,7 +155,8 @@ impl Load {
     }
 }
 
-struct StopWhenDropped<'a>(&'a AtomicBool);
+/// Says that it is over, however what is done meanwhile ends.
+pub struct StopWhenDropped<'a>(pub &'a AtomicBool);
 
 impl Drop for StopWhenDropped<'_> {
     fn drop(&mut self) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keepwarm_tests::origin::Gate;
 use keepwarm_tests::otlp::{Collector, LogRecord, accept, respond};
-use keepwarm_tests::process::wait_until;
+use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::{Server, admin, get};
 use rustix::process::Signal;
 
@@ -78,17 +78,13 @@ fn what_keepwarm_decides_is_a_record_with_its_event() {
     let collector = Collector::start();
     let server = start(&config(collector.address(), "", ""));
     let worker = server.workers()[0];
-    rustix::process::kill_process(worker_pid(worker), Signal::KILL).expect("killed");
+    process::signal(worker, Signal::KILL);
     let ended = collector.wait_for_record("its end", |record| {
         record.severity >= 13 && attribute(record, "process.pid") == worker.to_string()
     });
     assert!(!ended.event.is_empty() && !ended.event.contains(' '), "{ended:?}");
     assert_eq!(attribute(&ended, "keepwarm.app"), "shop");
     assert!(ended.time > 1_700_000_000_000_000_000, "nanoseconds since 1970: {}", ended.time);
-}
-
-fn worker_pid(pid: u32) -> rustix::process::Pid {
-    rustix::process::Pid::from_raw(pid.cast_signed()).expect("a process")
 }
 
 #[test]

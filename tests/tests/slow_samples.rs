@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keepwarm_tests::events::Events;
-use keepwarm_tests::process::wait_until;
+use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::{Server, get};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -187,8 +187,7 @@ fn a_worker_that_dies_is_no_longer_sampled() {
     client.send(get("/compute"));
     server.wait_for_log("slow request; its worker prints its stack", LONG);
     let worker = server.workers()[0];
-    let pid = rustix::process::Pid::from_raw(worker.cast_signed()).expect("a process");
-    rustix::process::kill_process(pid, Signal::KILL).expect("killed");
+    process::signal(worker, Signal::KILL);
     wait_until("another serves", LONG, || server.workers().first().is_some_and(|&pid| pid != worker));
     let mark = server.mark();
     assert_eq!(server.ask(get("/search")).status, 200);

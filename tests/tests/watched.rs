@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use keepwarm_tests::events::Events;
-use keepwarm_tests::load::{Load, Outcome, tally};
+use keepwarm_tests::load::{Load, Outcome, StopWhenDropped, tally};
 use keepwarm_tests::otlp::Collector;
 use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::service::Service;
@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 const LONG: Duration = Duration::from_secs(60);
-/// Between two looks.
+/// Between two looks: what is looked at needs the processors, too.
 const PAUSE: Duration = Duration::from_millis(50);
 
 fn config(collector: &Collector, workers: u32) -> String {
@@ -69,7 +69,6 @@ impl Seen {
 fn scrape(service: &Service, over: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
     while !over.load(Ordering::Relaxed) {
-        // As quickly as nobody looks, and still without taking a processor from what is looked at.
         std::thread::sleep(PAUSE);
         let metrics = admin::metrics(&service.server);
         let started = metrics["process_start_time_seconds"].to_string();
@@ -214,12 +213,4 @@ fn no_number_is_wrong_whatever_happens() {
     let complete: BTreeMap<String, u64> = logged.into_iter().filter(|(class, _)| class != "none").collect();
     assert_eq!(responses, complete, "what clients got and the access log; {}", tally(&outcomes));
     assert_eq!(load.refused(), 0, "connections that nobody took");
-}
-
-struct StopWhenDropped<'a>(&'a AtomicBool);
-
-impl Drop for StopWhenDropped<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }

@@ -106,7 +106,7 @@ impl RouteMeter {
 
     /// Sets it, from the next request on.
     pub fn set_slow(&self, slow: Duration) {
-        self.slow_ns.store(u64::try_from(slow.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.slow_ns.store(nanos(slow), Ordering::Relaxed);
     }
 
     /// From which duration on a request takes longer than is usual for its route, whatever is called slow ([`SLOW`] as long as nobody has set another).
@@ -117,7 +117,7 @@ impl RouteMeter {
 
     /// Sets it, from the next request on.
     pub fn set_unusual(&self, unusual: Duration) {
-        self.unusual_ns.store(u64::try_from(unusual.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.unusual_ns.store(nanos(unusual), Ordering::Relaxed);
     }
 
     /// Keeps the trace of a request that is sent to a collector, as the exemplar of its duration.

@@ -1,7 +1,6 @@
 //! Records of the log, as OpenTelemetry has them (<https://opentelemetry.io/docs/specs/otel/logs/data-model/>).
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use keepwarm_telemetry::counters::{self, Family};
 use keepwarm_telemetry::export::ExportQueue;
@@ -11,7 +10,7 @@ use tracing::Level;
 use super::exporter::Batched;
 use super::messages::{
     AnyKind, AnyValue, ExportLogsServiceRequest, KeyValue, OtlpLogRecord, Resource, ResourceLogs, ScopeLogs,
-    Severity,
+    Severity, nanos,
 };
 use super::resource::{SCHEMA, scope};
 
@@ -86,13 +85,9 @@ fn attribute(name: &str, value: &LogValue) -> KeyValue {
     KeyValue::of(&name, value)
 }
 
-fn nanos(time: SystemTime) -> u64 {
-    u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, UNIX_EPOCH};
 
     use prost::Message;
 

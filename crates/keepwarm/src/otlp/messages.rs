@@ -3,6 +3,8 @@
 //!
 //! Written down here because `opentelemetry-proto` brings `tonic` and OpenTelemetry's SDK along; what is stable is the numbers.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use prost::{Message, Oneof};
 
 /// `collector/trace/v1/trace_service.proto`
@@ -347,6 +349,11 @@ pub(super) struct Exemplar {
 pub(super) enum ExemplarValue {
     #[prost(double, tag = "3")]
     Double(f64),
+}
+
+/// A time as OTLP has it: nanoseconds since 1970.
+pub(super) fn nanos(time: SystemTime) -> u64 {
+    u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl KeyValue {

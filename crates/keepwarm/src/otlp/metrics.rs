@@ -3,7 +3,7 @@
 //! Every value is cumulative, so what is not accepted needs not be sent again: the next one says all of it.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use keepwarm_config as config;
 use keepwarm_telemetry::meters::Exemplar as Counted;
@@ -17,7 +17,7 @@ use super::delivery::Delivery;
 use super::messages::{
     Exemplar, ExemplarValue, ExportMetricsServiceRequest, Gauge, Histogram, HistogramDataPoint, KeyValue,
     Metric, MetricData, NumberDataPoint, NumberValue, Resource, ResourceMetrics, ScopeMetrics, Sum,
-    Temporality,
+    Temporality, nanos,
 };
 use super::resource::{SCHEMA, scope};
 use crate::admin::exposition::{Family, Row, Value};
@@ -171,12 +171,10 @@ fn exemplar(counted: &Counted) -> Option<Exemplar> {
     })
 }
 
-fn nanos(time: SystemTime) -> u64 {
-    u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     const START: SystemTime = UNIX_EPOCH;

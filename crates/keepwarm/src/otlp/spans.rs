@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use keepwarm_telemetry::TraceContext;
 use keepwarm_telemetry::counters::{self, Family};
@@ -12,7 +12,7 @@ use keepwarm_telemetry::spans::{AttemptSpan, CallSpan, RequestSpan, SpanRecord, 
 use super::exporter::Batched;
 use super::messages::{
     ExportTraceServiceRequest, KeyValue, Resource, ResourceSpans, ScopeSpans, Span, SpanKind, Status,
-    StatusCode,
+    StatusCode, nanos,
 };
 use super::resource::{SCHEMA, scope};
 
@@ -279,11 +279,6 @@ impl Span {
     fn between(self, start: SystemTime, time: Duration) -> Self {
         Self { start_time_unix_nano: nanos(start), end_time_unix_nano: nanos(start + time), ..self }
     }
-}
-
-fn nanos(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

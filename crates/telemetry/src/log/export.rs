@@ -128,28 +128,27 @@ impl LogRecord {
         self.values.push((field.name(), value));
     }
 
-    fn push_text(&mut self, field: &Field, mut text: String, cut_at: usize) {
-        let end = text.floor_char_boundary(cut_at);
-        text.truncate(end);
-        text.shrink_to_fit();
+    fn push_text(&mut self, field: &Field, text: String) {
         match field.name() {
-            "message" => self.message = text,
-            _ => self.push(field, LogValue::Text(text)),
+            "message" => self.message = cut(text, LONGEST_MESSAGE),
+            _ => self.push(field, LogValue::Text(cut(text, LONGEST_VALUE))),
         }
     }
 }
 
-fn longest(field: &Field) -> usize {
-    if field.name() == "message" { LONGEST_MESSAGE } else { LONGEST_VALUE }
+fn cut(mut text: String, longest: usize) -> String {
+    text.truncate(text.floor_char_boundary(longest));
+    text.shrink_to_fit();
+    text
 }
 
 impl Visit for LogRecord {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.push_text(field, format!("{value:?}"), longest(field));
+        self.push_text(field, format!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.push_text(field, value.to_owned(), longest(field));
+        self.push_text(field, value.to_owned());
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {

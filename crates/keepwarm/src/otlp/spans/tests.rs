@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use keepwarm_telemetry::RequestId;
 use keepwarm_telemetry::export::Exported;
