@@ -106,10 +106,12 @@ fn names_get_certificates_by_either_challenge() {
         }
         assert_eq!(stored(&server, "certificates"), ["shop.test.pem", "www.shop.test.pem"]);
         assert_eq!(stored(&server, "orders"), Vec::<String>::new());
-        let metrics = admin::metrics(&server);
-        assert!(metrics.iter().any(|(name, value)| {
-            name.starts_with("keepwarm_acme_certificates_obtained_total{name=\"shop.test\"") && *value > 0.0
-        }));
+        wait_until("it is counted", LONG, || {
+            admin::metrics(&server).iter().any(|(name, value)| {
+                name.starts_with("keepwarm_acme_certificates_obtained_total{name=\"shop.test\"")
+                    && *value > 0.0
+            })
+        });
     }
 }
 

@@ -145,9 +145,10 @@ fn is_refused(port: u16, name: &str) -> bool {
     first_bytes(port, Some(name)).unwrap() == UNRECOGNIZED_NAME
 }
 
-fn count(server: &Server, result: &str) -> f64 {
-    let name = format!("keepwarm_acme_on_demand_total{{result=\"{result}\"}}");
-    admin::metrics(server).get(&name).copied().unwrap_or_else(|| panic!("no {name}"))
+/// How many requested names ended so, once that is at least `least`.
+#[track_caller]
+fn count(server: &Server, result: &str, least: f64) -> f64 {
+    admin::wait_for_metric(server, &format!("keepwarm_acme_on_demand_total{{result=\"{result}\"}}"), least)
 }
 
 /// Certificates that the authority has issued.
@@ -175,8 +176,9 @@ fn the_first_handshakes_of_a_name_wait_for_its_certificate() {
         }
     });
     assert_eq!((permission.asked("shop.test"), permission.asked_in_all()), (1, 1));
+    wait_until("it is counted", BOUND, || obtained(&server) >= 1.0);
     assert_eq!(obtained(&server), 1.0, "{}", server.log());
-    assert_eq!(count(&server, "issued"), 1.0);
+    assert_eq!(count(&server, "issued", 1.0), 1.0);
     assert!(served(port, "shop.test").is_some());
     assert!(served(port, "www.shop.test").is_some(), "another name has its own");
     assert_eq!(permission.asked_in_all(), 2);
@@ -214,7 +216,7 @@ fn a_name_that_is_not_permitted_is_refused_and_remembered() {
     permission.set(200);
     assert!(is_refused(port, "shop.test"), "the refusal is remembered for minutes");
     assert_eq!(permission.asked("shop.test"), 1);
-    assert_eq!((count(&server, "refused"), count(&server, "remembered")), (1.0, 3.0));
+    assert_eq!((count(&server, "refused", 1.0), count(&server, "remembered", 3.0)), (1.0, 3.0));
     // No authority of the web certifies these: nobody is asked.
     for name in ["localhost", "a_b.test"] {
         assert!(is_refused(port, name), "{name}");
@@ -238,7 +240,7 @@ fn a_renewal_asks_again_and_a_no_ends_it() {
     server.wait_for_log("cannot ask whether a name may have a certificate", BOUND);
     server.wait_for_log("cannot ask whether the name is still permitted", LONG);
     wait_until("it is renewed", LONG, || served(port, "shop.test").is_some_and(|now| now != first));
-    assert_eq!(count(&server, "unavailable"), 1.0);
+    assert_eq!(count(&server, "unavailable", 1.0), 1.0);
     permission.set(200);
     let asked = permission.asked("shop.test");
     wait_until("it is asked about again", LONG, || permission.asked("shop.test") > asked);
@@ -314,7 +316,7 @@ fn without_a_service_or_an_authority_there_is_an_alert_and_no_loop() {
     let port = pebble.tls_port();
     assert!(is_refused(port, "shop.test"));
     server.wait_for_log("cannot connect to 127.0.0.1", BOUND);
-    assert_eq!(count(&server, "unavailable"), 1.0);
+    assert_eq!(count(&server, "unavailable", 1.0), 1.0);
     let permission = Permission::start(200);
     server.reload_with(&config(&pebble, &permission.url(), ""));
     // A permitted name is not ordered again for each client: the order has its own waits.
@@ -322,7 +324,7 @@ fn without_a_service_or_an_authority_there_is_an_alert_and_no_loop() {
     server.wait_for_log("cannot obtain a certificate", BOUND);
     assert!(is_refused(port, "blocked.test"));
     assert_eq!(permission.asked("blocked.test"), 1);
-    assert_eq!((count(&server, "failed"), count(&server, "remembered")), (1.0, 1.0));
+    assert_eq!((count(&server, "failed", 1.0), count(&server, "remembered", 1.0)), (1.0, 1.0));
     assert!(served(port, "shop.test").is_some());
 }
 
@@ -335,7 +337,7 @@ fn the_number_of_names_is_bounded() {
     assert!(served(port, "a.test").is_some() && served(port, "b.test").is_some());
     assert!(is_refused(port, "c.test"));
     server.wait_for_log("acme.on_demand_names is reached", BOUND);
-    assert_eq!(count(&server, "full"), 1.0);
+    assert_eq!(count(&server, "full", 1.0), 1.0);
     assert_eq!(permission.asked("c.test"), 0);
     assert!(served(port, "a.test").is_some());
 }
@@ -376,8 +378,10 @@ fn a_flood_of_names_costs_little_and_harms_nobody() {
     assert_eq!(fs::read_dir(pebble.storage_file("orders")).unwrap().count(), 0);
     let grown = process::resident_kib(server.pid()).saturating_sub(before);
     assert!(grown < 64 * 1024, "{grown} KiB");
-    let refused: f64 = ["refused", "limited", "remembered"].iter().map(|result| count(&server, result)).sum();
-    assert_eq!(refused as usize, THREADS * NAMES);
+    let refused =
+        || ["refused", "limited", "remembered"].iter().map(|result| count(&server, result, 0.0)).sum::<f64>();
+    wait_until("all are counted", BOUND, || refused() as usize >= THREADS * NAMES);
+    assert_eq!(refused() as usize, THREADS * NAMES);
     assert!(
         server.log().matches("can be asked about or ordered").count()
             <= 1 + begun.elapsed().as_secs() as usize / 60

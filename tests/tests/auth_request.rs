@@ -111,10 +111,9 @@ fn an_app_of_each_language_decides() {
         assert_eq!(told, expected, "{service}");
     }
     server.wait_for_log(" - jo [", LONG);
-    let metrics = admin::metrics(&server);
     for (outcome, count) in [("allowed", 1.0), ("denied", 2.0)] {
         let name = format!("keepwarm_auth_requests_total{{app=\"rack\",outcome=\"{outcome}\"}}");
-        assert_eq!(metrics[name.as_str()], count, "{name}");
+        assert_eq!(admin::wait_for_metric(&server, &name, count), count, "{name}");
     }
 }
 
@@ -332,8 +331,8 @@ fn a_service_that_hangs_or_is_gone_lets_nobody_in() {
     server.wait_for_log("auth_timeout", LONG);
     gate.open();
     assert_eq!(server.client().patient(LONG).ask(get("/echo")).status, 200);
-    let metrics = admin::metrics(&server);
-    assert_eq!(metrics["keepwarm_auth_requests_total{app=\"auth\",outcome=\"timeout\"}"], 1.0);
+    let timeouts = "keepwarm_auth_requests_total{app=\"auth\",outcome=\"timeout\"}";
+    assert_eq!(admin::wait_for_metric(&server, timeouts, 1.0), 1.0);
 
     // Nobody listens there.
     let nowhere = Server::start(

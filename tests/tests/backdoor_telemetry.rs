@@ -427,7 +427,7 @@ fn a_server_that_keeps_no_connection_is_a_stall() {
         assert_eq!(client.ask(get("/")).status, 200);
     }
     assert_eq!(records(&server, 24).iter().filter(|call| call["reused"] == true).count(), 11);
-    assert_eq!(admin::metrics(&server)[stalls], 5.0, "the first of them still had to");
+    assert_eq!(admin::wait_for_metric(&server, stalls, 5.0), 5.0, "the first of them still had to");
 }
 
 #[test]

@@ -58,7 +58,8 @@ fn a_panic_costs_its_request_and_the_log_has_the_stack_and_the_request_id() {
     // The same process, the same connection.
     assert_eq!(other.ask(get("/pong")).status, 200);
     assert_eq!(service.pid(), Some(server.pid()));
-    assert_eq!(admin::metrics(server)["keepwarm_panics_total{app=\"\",task=\"request\"}"], 2.0);
+    let panics = "keepwarm_panics_total{app=\"\",task=\"request\"}";
+    assert_eq!(admin::wait_for_metric(server, panics, 2.0), 2.0);
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn a_thread_that_hangs_is_left_behind_and_a_fresh_process_takes_over() {
     for _ in 0..10 {
         assert_eq!(server.client().patient(LONG).ask(get("/pong")).status, 200);
     }
-    assert_eq!(admin::metrics(server)["keepwarm_threads_stuck"], 1.0);
+    assert_eq!(admin::wait_for_metric(server, "keepwarm_threads_stuck", 1.0), 1.0);
     let ready = admin::get(server, "/readyz", "");
     assert!(ready.status == 200 && ready.text().contains("degraded: data-"), "{}", ready.text());
     let mut kept = server.client().patient(LONG);

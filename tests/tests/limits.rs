@@ -388,8 +388,8 @@ fn a_client_address_has_so_many_connections() {
     let _ = server.client().try_response("GET");
     server.wait_for_log("connections refused: this client has", BOUND);
     assert_eq!(server.log().matches("connections refused").count(), 1, "{}", server.log());
-    let refused = || admin::metrics(&server)[r#"keepwarm_connections_refused_total{listener="main"}"#];
-    assert_eq!(refused(), 2.0);
+    let refused = r#"keepwarm_connections_refused_total{listener="main"}"#;
+    assert_eq!(admin::wait_for_metric(&server, refused, 2.0), 2.0);
     drop(second);
     keepwarm_tests::process::wait_until("a place is free again", BOUND, || {
         let mut client = server.client();
@@ -414,9 +414,9 @@ fn at_the_limit_of_connections_the_longest_idle_goes_first() {
         for client in &mut clients[1..] {
             client.expect_kept("/");
         }
-        let metrics = admin::metrics(&server);
-        assert_eq!(metrics["keepwarm_connections_evicted_total{listener=\"main\"}"], 1.0);
-        assert!(metrics["keepwarm_connection_limit_waits_total{listener=\"main\"}"] >= 1.0);
+        let evicted = "keepwarm_connections_evicted_total{listener=\"main\"}";
+        assert_eq!(admin::wait_for_metric(&server, evicted, 1.0), 1.0);
+        admin::wait_for_metric(&server, "keepwarm_connection_limit_waits_total{listener=\"main\"}", 1.0);
     }
 }
 
@@ -448,8 +448,7 @@ fn more_clients_than_connections_lose_no_request() {
     let log = server.log();
     assert_eq!(log.matches("connection limit reached").count(), 1, "{log}");
     assert!(log.contains("limit=20") && log.contains("server.limits.connections"), "{log}");
-    let metrics = admin::metrics(&server);
-    assert!(metrics["keepwarm_connection_limit_waits_total{listener=\"main\"}"] >= 10.0);
+    admin::wait_for_metric(&server, "keepwarm_connection_limit_waits_total{listener=\"main\"}", 10.0);
 }
 
 #[test]

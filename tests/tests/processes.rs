@@ -566,16 +566,17 @@ fn metrics_tell_states_restarts_and_runs() {
     wait_for_set(server.folder(), "tick", "a run", |set| {
         set["processes"][0]["runs"]["succeeded"].as_u64() >= Some(1)
     });
+    admin::wait_for_metric(&server, "keepwarm_process_failures_total{process=\"bad\",reason=\"exit\"}", 1.0);
+    let running = "keepwarm_processes{process=\"mail\",state=\"running\"}";
+    assert_eq!(admin::wait_for_metric(&server, running, 2.0), 2.0);
     let metrics = admin::metrics(&server);
     for (name, expected) in [
-        ("keepwarm_processes{process=\"mail\",state=\"running\"}", 2.0),
         ("keepwarm_processes{process=\"tick\",state=\"failed\"}", 0.0),
         ("keepwarm_process_failures_total{process=\"mail\",reason=\"exit\"}", 0.0),
         ("keepwarm_process_runs_total{process=\"tick\",outcome=\"failed\"}", 0.0),
     ] {
         assert_eq!(metrics.get(name), Some(&expected), "{name} in {metrics:#?}");
     }
-    assert!(metrics["keepwarm_process_failures_total{process=\"bad\",reason=\"exit\"}"] >= 1.0);
     assert!(!metrics.contains_key("keepwarm_process_runs_total{process=\"mail\",outcome=\"failed\"}"));
     stop(&server);
 }

@@ -61,7 +61,8 @@ fn a_full_disk_fails_spooled_bodies_only() {
     assert_eq!(upload(&server, 1 << 20).status, 200, "what was cut is off the disk");
     let refused = upload(&server, 8 << 20);
     assert_eq!((refused.status, refused.json()["reason"].as_str()), (500, Some("spill_failed")));
-    assert_eq!(admin::metrics(&server)[r#"keepwarm_refusals_total{app="app",reason="spill_failed"}"#], 5.0);
+    let refusals = r#"keepwarm_refusals_total{app="app",reason="spill_failed"}"#;
+    assert_eq!(admin::wait_for_metric(&server, refusals, 5.0), 5.0);
     assert_eq!(server.ask(get("/list")).text(), "pong");
 }
 
