@@ -9,7 +9,7 @@ use keepwarm_tests::http2::{
     HEADERS, Http2, NO_ERROR, PING, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, literal,
 };
 use keepwarm_tests::origin::{After, Gate, Origin};
-use keepwarm_tests::{Server, WSGI, admin, process, tools};
+use keepwarm_tests::{ASGI, Server, WSGI, admin, process, tools};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -18,7 +18,7 @@ struct Target {
     server: Server,
     listener: &'static str,
     gate: Gate,
-    _origin: Origin,
+    origin: Origin,
 }
 
 impl Target {
@@ -44,7 +44,7 @@ impl Target {
              [upstream.plain]\nurl = \"http://{}\"\n{listen}",
             origin.address()
         ));
-        Self { server, listener, gate, _origin: origin }
+        Self { server, listener, gate, origin }
     }
 
     fn client(&self) -> Http2 {
@@ -221,6 +221,55 @@ fn empty_data_frames_are_limited_and_data_is_not() {
     client.send(&frame(DATA, 0, 1, b"x").repeat(5000));
     client.send(&frame(DATA, END_STREAM, 1, &[]));
     assert_eq!(client.response(1), (200, b"hello".to_vec()));
+}
+
+/// What a client resets together with its request, or has us reset, never reaches a server: below the limits of resets, too.
+#[track_caller]
+fn keeps_reset_requests(door: bool) {
+    let target = Target::start(door);
+    let mut client = target.client();
+    let cancel = |stream| [hang(stream, END_STREAM), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat();
+    let provoke = |stream| {
+        [hang(stream, END_STREAM), frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff])].concat()
+    };
+    let reset = streams(40).flat_map(cancel).chain(streams(80).skip(40).flat_map(provoke));
+    let good = frame(HEADERS, END_HEADERS | END_STREAM, 161, &block("GET", "/", &[]));
+    client.send(&reset.chain(good).collect::<Vec<u8>>());
+    let response = client.until(|frame| frame.stream == 161 && frame.kind == HEADERS);
+    assert_eq!(response.status(), 200);
+    let asked: Vec<String> =
+        target.origin.requests().iter().map(|request| request.target().to_owned()).collect();
+    assert_eq!(asked, ["/"]);
+}
+
+#[test]
+fn a_request_that_was_reset_at_once_is_not_served() {
+    keeps_reset_requests(false);
+}
+
+#[test]
+fn a_call_that_was_reset_at_once_is_not_made() {
+    keeps_reset_requests(true);
+}
+
+/// A worker is written to at once: nothing but the reset says that it need not be.
+#[test]
+fn a_request_that_was_reset_at_once_reaches_no_worker() {
+    let server = Server::start(ASGI).warm("/pong");
+    let mut client = Http2::connect(server.address());
+    let ask = |stream| frame(HEADERS, END_HEADERS | END_STREAM, stream, &block("GET", "/raise", &[]));
+    let cancel = |stream| [ask(stream), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat();
+    let provoke = |stream| [ask(stream), frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff])].concat();
+    let reset = streams(40).flat_map(cancel).chain(streams(80).skip(40).flat_map(provoke));
+    client.send(&reset.chain(ask(161)).collect::<Vec<u8>>());
+    let response = client.until(|frame| frame.stream == 161 && frame.kind == HEADERS);
+    assert_eq!(response.status(), 500);
+    server.wait_for_log("\"GET /raise HTTP/2.0\" 500", LONG);
+    server.wait_for_log("ValueError: before the response", LONG);
+    // What the app did for the others came before that.
+    assert_eq!(server.log().matches("Traceback (most recent call last)").count(), 1, "{}", server.log());
+    // They are recorded, with the route that they would have had.
+    assert_eq!(server.log().matches("app client_reset").count(), 80, "{}", server.log());
 }
 
 /// A field of 3,900 bytes in the dynamic table, and references of one byte to it.

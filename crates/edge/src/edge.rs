@@ -50,6 +50,7 @@ impl Handler for Edge {
             None if exchange.awaits_page() => Box::pin(respond_with_page(exchange)),
             // Zero-sized, so that its box does not allocate.
             None => Box::pin(ReadyResponse),
+            Some(_) if exchange.abort_if_reset() => Box::pin(ReadyResponse),
             Some(app) => Box::pin(async move {
                 self.respond(app, exchange).await;
                 if exchange.awaits_page() {

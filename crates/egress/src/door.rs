@@ -44,7 +44,7 @@ impl Door {
 impl Handler for Door {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         let target = self.target.load();
-        if refused(exchange, target.names.as_deref()) {
+        if refused(exchange, target.names.as_deref()) || exchange.abort_if_reset() {
             return Box::pin(std::future::ready(()));
         }
         let upstream = Arc::clone(&target.upstream);

@@ -211,6 +211,12 @@ impl Exchange<'_> {
         gone.is_ready()
     }
 
+    /// Aborts if the request was reset before anything was done for it, often by the flight that it came with (CVE-2023-44487): an app must not pay for
+    /// that. Only HTTP/2 can know without a system call.
+    pub fn abort_if_reset(&mut self) -> bool {
+        matches!(self.carrier, ProtocolStream::Http2(_)) && self.abort_if_gone()
+    }
+
     /// An informational response (1xx, not 101): dropped for HTTP/1.0 and after the head.
     pub fn informational<'a>(&mut self, status: u16, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         on!(mut self, stream => stream.informational(status, fields))
