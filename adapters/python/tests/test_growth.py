@@ -174,7 +174,10 @@ class Threaded(EveryWorker, Growths):
         for _ in range(30):
             wire_leaks.measured(self.worker, "/local")
         grown = [of(wire_leaks.measured(self.worker, "/local").changes, "held") for _ in range(10)]
-        self.assertEqual(grown, [{"growth_app.local.items": 1}] * 10)
+        # A thread's first request makes its list, and may come late: there are two more threads at most.
+        first = grown.count({})
+        self.assertLessEqual(first, 2, grown)
+        self.assertEqual([each for each in grown if each], [{"growth_app.local.items": 1}] * (10 - first))
 
     def test_a_request_that_ends_before_leaks_is_not_measured(self):
         for _ in range(20):
