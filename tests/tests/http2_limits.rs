@@ -223,18 +223,24 @@ fn empty_data_frames_are_limited_and_data_is_not() {
     assert_eq!(client.response(1), (200, b"hello".to_vec()));
 }
 
+/// Eighty requests, half of which their client resets at once; the others it has us reset.
+fn reset_at_once(ask: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
+    streams(80)
+        .enumerate()
+        .flat_map(|(at, stream)| match at {
+            ..40 => [ask(stream), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat(),
+            _ => [ask(stream), frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff])].concat(),
+        })
+        .collect()
+}
+
 /// What a client resets together with its request, or has us reset, never reaches a server: below the limits of resets, too.
 #[track_caller]
 fn keeps_reset_requests(door: bool) {
     let target = Target::start(door);
     let mut client = target.client();
-    let cancel = |stream| [hang(stream, END_STREAM), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat();
-    let provoke = |stream| {
-        [hang(stream, END_STREAM), frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff])].concat()
-    };
-    let reset = streams(40).flat_map(cancel).chain(streams(80).skip(40).flat_map(provoke));
     let good = frame(HEADERS, END_HEADERS | END_STREAM, 161, &block("GET", "/", &[]));
-    client.send(&reset.chain(good).collect::<Vec<u8>>());
+    client.send(&[reset_at_once(|stream| hang(stream, END_STREAM)), good].concat());
     let response = client.until(|frame| frame.stream == 161 && frame.kind == HEADERS);
     assert_eq!(response.status(), 200);
     let asked: Vec<String> =
@@ -258,10 +264,7 @@ fn a_request_that_was_reset_at_once_reaches_no_worker() {
     let server = Server::start(ASGI).warm("/pong");
     let mut client = Http2::connect(server.address());
     let ask = |stream| frame(HEADERS, END_HEADERS | END_STREAM, stream, &block("GET", "/raise", &[]));
-    let cancel = |stream| [ask(stream), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat();
-    let provoke = |stream| [ask(stream), frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff])].concat();
-    let reset = streams(40).flat_map(cancel).chain(streams(80).skip(40).flat_map(provoke));
-    client.send(&reset.chain(ask(161)).collect::<Vec<u8>>());
+    client.send(&[reset_at_once(ask), ask(161)].concat());
     let response = client.until(|frame| frame.stream == 161 && frame.kind == HEADERS);
     assert_eq!(response.status(), 500);
     server.wait_for_log("\"GET /raise HTTP/2.0\" 500", LONG);

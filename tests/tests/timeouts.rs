@@ -258,7 +258,7 @@ fn the_clients_time_makes_no_request_slow() {
     let server = start("hard_app", 1, "slow_log = \"2s\"");
     let mut client = server.client();
     client.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
-    std::thread::sleep(Duration::from_millis(2500));
+    std::thread::sleep(Duration::from_millis(2500)); // The client's time: longer than `slow_log`.
     client.send("56789");
     assert_eq!(client.response("POST").status, 200, "{client}");
     assert!(!server.log().contains("slow request"), "{}", server.log());
