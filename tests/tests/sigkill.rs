@@ -1,8 +1,9 @@
 //! Keepwarm is killed with -9 in every state, and nothing of it survives: no process, no socket, no file, no segment of memory.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::process_mark::{ProcessMark, files};
@@ -40,11 +41,40 @@ impl Victim {
     /// One that is not there yet: its workers never are.
     #[track_caller]
     fn spawn() -> Self {
-        let mark = ProcessMark::new();
-        let server = Server::spawn(&config("hanging_app"), |command| prepare(command, &mark));
-        let victim = Self { server, mark };
+        let victim = Self::spawn_with(&config("hanging_app"));
         wait_until("workers boot", LONG, || victim.workers() == 2);
         victim
+    }
+
+    /// One that is killed in the moment in which this file is there.
+    #[track_caller]
+    fn spawn_killed_at(entry: &str, file: &str) -> Self {
+        let victim = Self::spawn_with(&config(entry));
+        victim.kill_at(file, victim.server.pid());
+        victim
+    }
+
+    fn spawn_with(text: &str) -> Self {
+        let mark = ProcessMark::new();
+        let server = Server::spawn(text, |command| prepare(command, &mark));
+        Self { server, mark }
+    }
+
+    /// Kills the process in the moment in which a file is there whose path begins so.
+    #[track_caller]
+    fn kill_at(&self, path: &str, pid: u32) {
+        let path = self.folder(path);
+        let (folder, name) = (path.parent().expect("a folder"), path.file_name().expect("a name").as_bytes());
+        let began = Instant::now();
+        // Without a pause: a watcher that is notified comes too late.
+        let is_there = || {
+            let entries = std::fs::read_dir(folder).expect("the folder");
+            entries.flatten().any(|entry| entry.file_name().as_bytes().starts_with(name))
+        };
+        while !is_there() {
+            assert!(began.elapsed() < LONG, "{} has not come", path.display());
+        }
+        process::signal(pid, Signal::KILL);
     }
 
     fn workers(&self) -> usize {
@@ -104,6 +134,59 @@ fn segments(pid: u32) -> Vec<String> {
 fn while_it_boots() {
     let victim = Victim::spawn();
     victim.kill(victim.server.pid());
+}
+
+#[test]
+fn as_soon_as_its_socket_is_there() {
+    let victim = Victim::spawn_killed_at("hanging_app", "socket");
+    victim.kill(victim.server.pid());
+}
+
+#[test]
+fn as_soon_as_its_pid_file_is_there() {
+    let victim = Victim::spawn_killed_at("wsgi_app", "pid");
+    victim.kill(victim.server.pid());
+}
+
+#[test]
+fn as_soon_as_a_reload_has_created_a_socket() {
+    let victim = Victim::start();
+    let more = config("hanging_app").replace("unix:@DIR@/socket", "unix:@DIR@/socket\", \"unix:@DIR@/second");
+    victim.server.configure(&more);
+    victim.server.signal(Signal::HUP);
+    victim.kill_at("second", victim.server.pid());
+    victim.kill(victim.server.pid());
+}
+
+#[test]
+fn as_soon_as_the_directory_of_its_workers_sockets_is_there() {
+    let text = "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
+        [app.app]\nkind = \"http\"\ncommand = [\"sleep\", \"1000\"]\n";
+    let victim = Victim::spawn_with(text);
+    victim.kill_at(&format!("tmp/keepwarm-{}", victim.server.pid()), victim.server.pid());
+    victim.kill(victim.server.pid());
+    let left = std::fs::read_dir(victim.folder("tmp")).expect("the folder").count();
+    assert_eq!(left, 0, "the directory is left");
+}
+
+#[test]
+fn a_socket_that_a_failed_reload_has_created_is_not_its_own_any_more() {
+    let victim = Victim::start();
+    let more = config("broken_app").replace("unix:@DIR@/socket", "unix:@DIR@/socket\", \"unix:@DIR@/second");
+    let mark = victim.server.mark();
+    victim.server.configure(&more);
+    victim.server.signal(Signal::HUP);
+    victim.server.wait_for_log_after(mark, "reload failed", LONG);
+    assert!(!victim.folder("second").exists());
+    let other = std::os::unix::net::UnixListener::bind(victim.folder("second")).expect("a socket");
+    process::signal(victim.server.pid(), Signal::KILL);
+    wait_until("the guardian has removed the others", LONG, || {
+        victim.mark.processes().is_empty()
+            && !victim.folder("socket").exists()
+            && !victim.folder("pid").exists()
+    });
+    assert!(victim.folder("second").exists(), "it is another process's");
+    drop(other);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -436,6 +436,15 @@ fn binds(config: &Config) -> impl Iterator<Item = (&Bind, String)> {
     let doors =
         config.upstreams.iter().map(|upstream| (&upstream.bind, format!("upstream.{}", upstream.name)));
     listeners.chain(doors).flat_map(|(binds, section)| binds.iter().map(move |bind| (bind, section.clone())))
+}
+
+/// The Unix sockets that the configuration has, those of doors and of `[admin]` too.
+pub(super) fn socket_files(config: &Config) -> impl Iterator<Item = &Path> {
+    let admin = config.admin.iter().flat_map(|admin| &admin.bind);
+    binds(config).map(|(bind, _)| bind).chain(admin).filter_map(|bind| match bind {
+        Bind::Unix(path) => Some(path.as_path()),
+        _ => None,
+    })
 }
 
 /// The doors of the configuration.

@@ -28,6 +28,11 @@ enum WriteMethod {
 }
 
 impl PidFile {
+    /// The files that come and go while it is written: its own, and the one that is moved there.
+    pub(super) fn files(path: &Path) -> [PathBuf; 2] {
+        [path.to_path_buf(), beside(path)]
+    }
+
     /// Does what can fail.
     ///
     /// # Errors
@@ -53,15 +58,6 @@ impl PidFile {
         &self.0
     }
 
-    /// Writes it once more: a process that was to take over may have left its own id.
-    pub(super) fn restore(&self) {
-        if !self.is_ours()
-            && let Err(message) = Self::prepare(&self.0).and_then(PreparedPidFile::put)
-        {
-            tracing::warn!(name: "pid_file_failed", "{message}");
-        }
-    }
-
     /// Removes it, unless another process has taken over.
     pub(super) fn remove(&self) {
         if self.is_ours() {
@@ -69,7 +65,8 @@ impl PidFile {
         }
     }
 
-    fn is_ours(&self) -> bool {
+    /// Whether no other process has taken over.
+    pub(super) fn is_ours(&self) -> bool {
         let mut text = String::new();
         let file = OpenOptions::new().read(true).custom_flags(NO_FOLLOW).open(&self.0);
         file.and_then(|mut file| file.read_to_string(&mut text)).is_ok()
@@ -78,6 +75,11 @@ impl PidFile {
 }
 
 impl PreparedPidFile {
+    /// Its path, once it is put there.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Puts it in its place.
     ///
     /// # Errors
@@ -109,14 +111,25 @@ fn text() -> String {
     format!("{}\n", std::process::id())
 }
 
-fn write_beside(path: &Path) -> io::Result<PathBuf> {
+fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
-    let beside = path.with_file_name(name);
+    path.with_file_name(name)
+}
+
+fn write_beside(path: &Path) -> io::Result<PathBuf> {
+    let beside = beside(path);
     // A file left by a process with the same id.
     let _ = std::fs::remove_file(&beside);
     let mut file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
-    file.write_all(text().as_bytes()).map(|()| beside)
+    match file.write_all(text().as_bytes()) {
+        Ok(()) => Ok(beside),
+        Err(error) => {
+            // The disk is full.
+            let _ = std::fs::remove_file(&beside);
+            Err(error)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! Reload: a new configuration, new workers; and the recycling of apps whose source files have changed.
 
+use std::path::PathBuf;
+
 use keepwarm_config::{App as AppConfig, Config};
 use keepwarm_workers::supervisor::{ReloadReport, ReplaceReason, StartFailure, TaskFailure};
 
+use super::listeners;
 use super::plan::ListenPlan;
 use super::processes;
-use super::server::{Server, set_apps};
+use super::server::{Server, absolute, set_apps};
 use crate::admin::PreparedAdmin;
 use crate::assemble::{DoorVariables, Maps, RouteTargets, StartPlan};
 use crate::otlp::Tracing;
@@ -67,7 +70,17 @@ impl Server {
             }
             false => prepare()?,
         };
-        let tried = match self.make_ready(&config, tls) {
+        // None of these is there yet: what listens now is known to the guardian.
+        let known = self.files();
+        let new_files =
+            listeners::socket_files(&config).filter(|file| !known.iter().any(|known| known == file));
+        let new_files: Vec<PathBuf> = new_files.map(absolute).collect();
+        self.supervisor.expect_files(new_files.clone()).await;
+        let ready = self.make_ready(&config, tls);
+        if ready.is_ok() {
+            new_files.iter().for_each(|file| self.supervisor.guard_file(file));
+        }
+        let tried = match ready {
             Ok(mut next) => match self.replace_workers(&mut next.start, &config).await {
                 Ok(report) => Ok((next, report)),
                 Err(failure) => Err(failure),
@@ -89,6 +102,7 @@ impl Server {
             }
             Err(failure) => {
                 self.take_back();
+                new_files.iter().for_each(|file| self.supervisor.forget_file(file));
                 Err(failure)
             }
         }

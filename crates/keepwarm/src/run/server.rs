@@ -20,7 +20,7 @@ use super::drain::ShutdownMode;
 use super::handover::HandoverRest;
 use super::inherited::InheritedSockets;
 use super::listeners::Listeners;
-use super::pid_file::PidFile;
+use super::pid_file::{PidFile, PreparedPidFile};
 use super::signals::{self, Signals, StopSignals};
 use super::takeover::Takeover;
 use super::upgrade::{self, Successor};
@@ -192,7 +192,7 @@ impl Server {
     }
 
     /// Files that would outlive this process if it were killed.
-    fn files(&self) -> Vec<std::path::PathBuf> {
+    pub(super) fn files(&self) -> Vec<std::path::PathBuf> {
         let pid_file = self.pid_file.as_ref().map(|file| file.path().to_path_buf());
         self.listeners.files().into_iter().chain(self.admin.files()).chain(pid_file).collect()
     }
@@ -200,6 +200,37 @@ impl Server {
     /// Makes the guardian remove the files that would be left when this process is killed.
     pub(super) fn guard_files(&self) {
         self.files().iter().for_each(|file| self.supervisor.guard_file(&absolute(file)));
+    }
+
+    /// Does what can fail of writing the pid file. From here on no moment is left in which it would outlive a process that is killed.
+    pub(super) async fn prepare_pid_file(&self, path: &Path) -> Result<PreparedPidFile, String> {
+        let files = PidFile::files(path).map(|file| absolute(&file));
+        self.supervisor.expect_files(files.to_vec()).await;
+        let prepared = PidFile::prepare(path);
+        if prepared.is_err() {
+            files.iter().for_each(|file| self.supervisor.forget_file(file));
+        }
+        prepared
+    }
+
+    pub(super) fn put_pid_file(&self, prepared: PreparedPidFile) -> Result<PidFile, String> {
+        let [path, beside] = PidFile::files(prepared.path()).map(|file| absolute(&file));
+        let put = prepared.put();
+        match put.is_ok() {
+            true => self.supervisor.guard_file(&path),
+            false => self.supervisor.forget_file(&path),
+        }
+        self.supervisor.forget_file(&beside);
+        put
+    }
+
+    /// Writes it once more: a process that was to take over may have left its own id.
+    async fn restore_pid_file(&self) {
+        let Some(file) = self.pid_file.as_ref().filter(|file| !file.is_ours()) else { return };
+        let prepared = self.prepare_pid_file(file.path()).await;
+        if let Err(message) = prepared.and_then(|prepared| self.put_pid_file(prepared)) {
+            tracing::warn!(name: "pid_file_failed", "{message}");
+        }
     }
 
     fn forget_files(&self) {
@@ -306,9 +337,7 @@ impl Server {
                     name: "upgrade_failed",
                     "upgrade failed; this process keeps serving: {message}"
                 );
-                if let Some(file) = &self.pid_file {
-                    file.restore();
-                }
+                self.restore_pid_file().await;
                 self.service_manager.status("serving");
                 None
             }

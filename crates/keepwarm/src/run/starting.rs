@@ -16,8 +16,7 @@ use tokio::task::JoinSet;
 use super::ConfigSource;
 use super::connection_limit;
 use super::inherited::InheritedSockets;
-use super::listeners::Listeners;
-use super::pid_file::{PidFile, PreparedPidFile};
+use super::listeners::{self, Listeners};
 use super::plan::ListenPlan;
 use super::processes;
 use super::reloading::ReloadError;
@@ -30,7 +29,7 @@ use super::watchdog::Watchdog;
 use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, Maps, RouteTargets, StartPlan};
 use crate::leaks::LeakWatch;
-use crate::otlp::Otlp;
+use crate::otlp::{Otlp, Tracing};
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
 use crate::status::view::{ServedConfig, View};
@@ -38,7 +37,7 @@ use crate::tls::ListenersTls;
 use crate::upstreams::Upstreams;
 use crate::version;
 use crate::wants_colors;
-use crate::watch;
+use crate::watch::{self, Watch};
 use crate::{dev_tls, endpoint};
 use crate::{file_limit, language, why};
 
@@ -62,34 +61,18 @@ impl Server {
             inherited,
             ListenersTls::new(takeover.map(|takeover| takeover.rest.tickets.clone()).unwrap_or_default()),
         );
-        let mut opened_admin = Some(listeners.open_admin(&config, None)?);
-        let opened = listeners.open(&config, None)?;
-        let door_variables = listeners.door_variables(&config, &opened);
-        set_apps(&config, &links);
-        let watch = watch::start(&config);
-        // Before the workers: they may call while they boot.
-        let mut prepared = upstreams.prepare(&config)?;
         let mut otlp = Otlp::default();
-        let tracing = otlp.prepare(&config);
-        upstreams.set_tracing(tracing.clone());
-        upstreams.apply(&config, &mut prepared);
-        if let Some(takeover) = takeover {
-            endpoint::restore(&takeover.rest.drained, &upstreams.all());
-        }
-        // Guarded from the first moment: also a start that is killed leaves nothing.
-        let files =
-            opened.files().chain(opened_admin.iter().flat_map(OpenedSockets::files)).map(absolute).collect();
-        let maps = Maps::of(&config)?;
-        let targets =
-            RouteTargets { links: &links, upstreams: &upstreams, maps: &maps, tracing: tracing.as_ref() };
-        let tls = listeners.tls.preparation(&config, false)()?;
-        let mut plan = listeners.plan(&config, opened, targets, tls)?;
-        listeners.serve_new_doors(&mut plan);
-        // The number of workers that the load of the process before required.
-        let none = BTreeMap::new();
-        let sizes = takeover.map_or(&none, |takeover| &takeover.rest.sizes);
-        let start = start_plan(&config, &door_variables, sizes)?;
-        let supervisor = start_supervisor(&links, files).await?;
+        // Before the sockets, whose files it removes: also a start that is killed leaves nothing.
+        let supervisor = start_supervisor(&links, &config).await?;
+        let opening = open(&config, takeover, &supervisor, &links, &mut listeners, &mut upstreams, &mut otlp);
+        let Opening { admin, plan, door_variables, watch, tracing, start } = match opening {
+            Ok(opening) => opening,
+            Err(failure) => {
+                supervisor.stop(Duration::ZERO).await;
+                return Err(failure);
+            }
+        };
+        let mut opened_admin = Some(admin);
         let readiness = Readiness::default();
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
         view.set_served(ServedConfig { apps: shown_apps(&config), ..ServedConfig::default() });
@@ -229,7 +212,10 @@ impl Server {
         admin: Option<OpenedSockets>,
         processes: Option<Vec<ProcessSpec>>,
     ) -> Result<(), StartError> {
-        let pid_file = self.config.server.pid_file.as_deref().map(PidFile::prepare).transpose()?;
+        let pid_file = match self.config.server.pid_file.as_deref() {
+            Some(path) => Some(self.prepare_pid_file(path).await?),
+            None => None,
+        };
         if let Some(takeover) = takeover {
             let mut taken = self.listeners.binds();
             taken.extend(Admin::binds(self.config.admin.as_ref()));
@@ -237,7 +223,7 @@ impl Server {
             self.view.diagnosis.inherit(passed);
         }
         // Not before: it is the other process's as long as that one may still be the service.
-        match pid_file.map(PreparedPidFile::put).transpose() {
+        match pid_file.map(|prepared| self.put_pid_file(prepared)).transpose() {
             Ok(file) => self.pid_file = file,
             Err(message) if takeover.is_some() => tracing::error!(name: "pid_file_failed", "{message}"),
             Err(message) => return Err(message.into()),
@@ -393,9 +379,63 @@ fn start_plan(
     Ok(start)
 }
 
+/// What a start has opened and prepared before anything runs.
+struct Opening {
+    admin: OpenedSockets,
+    plan: ListenPlan,
+    door_variables: DoorVariables,
+    watch: Option<Watch>,
+    tracing: Option<Tracing>,
+    start: StartPlan,
+}
+
+/// Opens the sockets, and serves doors: workers may call while they boot.
+fn open(
+    config: &Config,
+    takeover: Option<&Takeover>,
+    supervisor: &Supervisor,
+    links: &Arc<Links>,
+    listeners: &mut Listeners,
+    upstreams: &mut Upstreams,
+    otlp: &mut Otlp,
+) -> Result<Opening, StartError> {
+    let admin = listeners.open_admin(config, None)?;
+    let opened = listeners.open(config, None)?;
+    let created: Vec<PathBuf> = opened.files().chain(admin.files()).map(absolute).collect();
+    for file in listeners::socket_files(config).map(absolute) {
+        match created.contains(&file) {
+            true => supervisor.guard_file(&file),
+            // It was inherited, and is guarded once this process is the service.
+            false => supervisor.forget_file(&file),
+        }
+    }
+    let door_variables = listeners.door_variables(config, &opened);
+    set_apps(config, links);
+    let watch = watch::start(config);
+    // Before the workers: they may call while they boot.
+    let mut prepared = upstreams.prepare(config)?;
+    let tracing = otlp.prepare(config);
+    upstreams.set_tracing(tracing.clone());
+    upstreams.apply(config, &mut prepared);
+    if let Some(takeover) = takeover {
+        endpoint::restore(&takeover.rest.drained, &upstreams.all());
+    }
+    let maps = Maps::of(config)?;
+    let targets = RouteTargets { links, upstreams, maps: &maps, tracing: tracing.as_ref() };
+    let tls = listeners.tls.preparation(config, false)()?;
+    let mut plan = listeners.plan(config, opened, targets, tls)?;
+    listeners.serve_new_doors(&mut plan);
+    // The number of workers that the load of the process before required.
+    let none = BTreeMap::new();
+    let sizes = takeover.map_or(&none, |takeover| &takeover.rest.sizes);
+    let start = start_plan(config, &door_variables, sizes)?;
+    Ok(Opening { admin, plan, door_variables, watch, tracing, start })
+}
+
 /// Starts nothing yet: commands may have to run before the apps start.
-async fn start_supervisor(links: &Arc<Links>, files: Vec<PathBuf>) -> Result<Supervisor, StartError> {
-    let options = Options { files, soft_files: file_limit::original(), ..Options::default() };
+async fn start_supervisor(links: &Arc<Links>, config: &Config) -> Result<Supervisor, StartError> {
+    let expected_files = listeners::socket_files(config).map(absolute).collect();
+    let options = Options { expected_files, soft_files: file_limit::original(), ..Options::default() };
     let started = Supervisor::start(Vec::new(), Arc::clone(links) as _, options).await;
     Ok(started.map_err(|error| format!("cannot start the supervisor: {error}"))?)
 }

@@ -59,9 +59,9 @@ impl Drop for Addresses {
 /// Hands out addresses. One for a supervisor.
 #[derive(Debug)]
 pub(super) struct AddressBook {
-    /// Made when the first is asked for, and removed at the end.
+    /// Created when the first is asked for, and removed at the end.
     folder: Option<PathBuf>,
-    folder_is_new: bool,
+    has_created_folder: bool,
     used_ports: UsedPorts,
     next: u64,
     seed: u64,
@@ -70,7 +70,7 @@ pub(super) struct AddressBook {
 impl AddressBook {
     /// `seed` is any number.
     pub(super) fn new(seed: u64) -> Self {
-        Self { folder: None, folder_is_new: false, used_ports: UsedPorts::default(), next: 0, seed }
+        Self { folder: None, has_created_folder: false, used_ports: UsedPorts::default(), next: 0, seed }
     }
 
     /// Unused addresses, for a worker that runs as `owner` (user and group), or as we do.
@@ -81,6 +81,11 @@ impl AddressBook {
         let number = self.next;
         self.next += 1;
         let own = self.folder()?.join(number.to_string());
+        if !self.has_created_folder {
+            // Passed through by every user, listed by none.
+            make(self.folder()?, 0o711)?;
+            self.has_created_folder = true;
+        }
         let unix = own.join(SOCKET);
         check_length(&unix)?;
         make_private(&own, owner)?;
@@ -90,19 +95,14 @@ impl AddressBook {
         Ok(Addresses { tcp, unix, used_ports: Arc::clone(&self.used_ports) })
     }
 
-    /// The directory of the sockets, if it was created since the last call.
-    pub(super) fn take_new_folder(&mut self) -> Option<PathBuf> {
-        std::mem::take(&mut self.folder_is_new).then(|| self.folder.clone())?
-    }
-
-    fn folder(&mut self) -> io::Result<&Path> {
+    /// The directory of the sockets, which is created when the first address is asked for.
+    ///
+    /// # Errors
+    /// Its path is too long.
+    pub(super) fn folder(&mut self) -> io::Result<&Path> {
         let folder = match self.folder.take() {
             Some(folder) => folder,
-            None => {
-                let folder = make_folder(self.seed)?;
-                self.folder_is_new = true;
-                folder
-            }
+            None => folder_path(self.seed)?,
         };
         Ok(self.folder.insert(folder))
     }
@@ -130,7 +130,7 @@ impl AddressBook {
 
 impl Drop for AddressBook {
     fn drop(&mut self) {
-        if let Some(folder) = &self.folder {
+        if let Some(folder) = self.folder.as_ref().filter(|_| self.has_created_folder) {
             let _ = std::fs::remove_dir_all(folder);
         }
     }
@@ -143,15 +143,13 @@ fn ephemeral_from() -> Option<u16> {
 }
 
 /// Beneath the user's runtime directory where the system has one, else beneath the directory for temporary files.
-fn make_folder(seed: u64) -> io::Result<PathBuf> {
+fn folder_path(seed: u64) -> io::Result<PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
     // The workers of root may be another user's, who could not enter it.
     let parent = own.filter(|_| !rustix::process::geteuid().is_root());
     let parent = parent.unwrap_or_else(std::env::temp_dir);
     let folder = parent.join(format!("keepwarm-{}-{:04x}", std::process::id(), seed & 0xffff));
     check_length(&folder.join("4294967295").join(SOCKET))?;
-    // Passed through by every user, listed by none.
-    make(&folder, 0o711)?;
     Ok(folder)
 }
 

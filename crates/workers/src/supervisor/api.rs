@@ -30,8 +30,8 @@ pub struct Supervisor {
 pub struct Options {
     /// The binary that knows the commands [`LAUNCH`](super::LAUNCH) and [`GUARDIAN`](super::GUARDIAN).
     pub executable: PathBuf,
-    /// Files that the guardian guards from the first moment: see [`Supervisor::guard_file`].
-    pub files: Vec<PathBuf>,
+    /// Files that are about to be created: see [`Supervisor::expect_files`].
+    pub expected_files: Vec<PathBuf>,
     /// The soft limit of open files that workers get which have none configured. `None`: that of this process.
     pub soft_files: Option<u64>,
 }
@@ -39,7 +39,7 @@ pub struct Options {
 impl Default for Options {
     /// This very binary, also when its file has been replaced since.
     fn default() -> Self {
-        Self { executable: PathBuf::from("/proc/self/exe"), files: Vec::new(), soft_files: None }
+        Self { executable: PathBuf::from("/proc/self/exe"), expected_files: Vec::new(), soft_files: None }
     }
 }
 
@@ -106,6 +106,16 @@ impl Supervisor {
         self.send(Command::WaitOver(generation, reply));
         // An error: the supervisor has stopped, and with it every worker.
         let _ = response.await;
+    }
+
+    /// Has the guardian remove these files, given by their absolute paths, when Keepwarm dies: if they were changed after this call. Returns when the
+    /// guardian has been told, so that no moment is left in which a file is there and would stay. Next, guard what has been created
+    /// ([`guard_file`](Self::guard_file)) and forget what has not: another process may create it later.
+    pub async fn expect_files(&self, paths: Vec<PathBuf>) {
+        let (done, told) = oneshot::channel();
+        self.send(Command::Spawner(SpawnerCommand::ExpectFiles(paths, done)));
+        // It ends by an error: the sender is dropped.
+        let _ = told.await;
     }
 
     /// Has the guardian remove this file, given by its absolute path, when Keepwarm dies: if it still is the file it is now.

@@ -4,7 +4,7 @@
 //! is dropped, which is after the last worker was reaped. It also speaks to the guardian, so that a process group is
 //! listed before anything else can happen to the worker.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::address::AddressBook;
 use super::children;
 use super::descendants::{self, MARK};
-use super::guardian::{GUARDIAN, READY, list};
+use super::guardian::{GUARDIAN, READY, list, list::FileTime};
 use super::launcher::{LAUNCH, QUIET};
 use super::priority::LowPriority;
 use super::template::TemplateReaper;
@@ -192,6 +192,8 @@ pub(super) enum SpawnerCommand {
     /// Kill the processes whose environment has all of these (`NAME=value`): what an app that has been removed, or a process that has ended, has left behind.
     /// The sender is dropped when it is done.
     KillLeft(Vec<String>, Option<oneshot::Sender<()>>),
+    /// The guardian is to remove these files when Keepwarm dies; they are about to be created. The sender is dropped when it has been told.
+    ExpectFiles(Vec<PathBuf>, oneshot::Sender<()>),
     /// The guardian is to remove this file when Keepwarm dies.
     GuardFile(PathBuf),
     /// It is not to remove this file.
@@ -211,7 +213,7 @@ pub(super) struct Spawner {
 
 /// Starts the thread and the guardian.
 pub(super) async fn start(options: Options) -> io::Result<Spawner> {
-    let Options { executable, files, soft_files } = options;
+    let Options { executable, expected_files, soft_files } = options;
     let (orders, mut receiver) = mpsc::unbounded_channel();
     let (started, guardian) = oneshot::channel();
     let (ending, ended) = oneshot::channel();
@@ -222,7 +224,7 @@ pub(super) async fn start(options: Options) -> io::Result<Spawner> {
             mark: descendants::new_mark(super::control::random()),
             guardian: None,
             groups: HashSet::new(),
-            files: files.into_iter().collect(),
+            files: expected_since_now(expected_files).collect(),
             addresses: AddressBook::new(super::control::random()),
             folder: None,
         };
@@ -249,8 +251,8 @@ struct SpawnerThread {
     guardian: Option<Guardian>,
     /// The groups that the guardian must know; kept here for a guardian that takes over.
     groups: HashSet<Pid>,
-    /// The files that it must know, too.
-    files: BTreeSet<PathBuf>,
+    /// The files that it must know, too; those that are about to be created with the time since when.
+    files: BTreeMap<PathBuf, Option<FileTime>>,
     addresses: AddressBook,
     /// Of the sockets that workers listen at; it must know that too.
     folder: Option<PathBuf>,
@@ -272,9 +274,13 @@ impl SpawnerThread {
                     self.tell_guardian(&list::remove_group(group));
                 }
                 SpawnerCommand::KillLeft(variables, _done) => descendants::kill(&self.mark, variables),
+                SpawnerCommand::ExpectFiles(files, _done) => {
+                    self.files.extend(expected_since_now(files.clone()));
+                    files.iter().for_each(|file| self.tell_guardian_of(file));
+                }
                 SpawnerCommand::GuardFile(file) => {
-                    self.tell_guardian(&list::add_file(&file));
-                    self.files.insert(file);
+                    self.files.insert(file.clone(), None);
+                    self.tell_guardian_of(&file);
                 }
                 SpawnerCommand::ForgetFile(file) => {
                     self.tell_guardian(&list::remove_file(&file));
@@ -342,11 +348,12 @@ impl SpawnerThread {
             }
             WorkerInterface::Server => {
                 let owner = spec.process.credentials.as_ref().map(|owner| (owner.uid, owner.gid));
-                let addresses = self.addresses.hand_out(owner)?;
-                if let Some(folder) = self.addresses.take_new_folder() {
+                if self.folder.is_none() {
+                    let folder = self.addresses.folder()?.to_owned();
                     self.tell_guardian(&list::add_folder(&folder));
                     self.folder = Some(folder);
                 }
+                let addresses = self.addresses.hand_out(owner)?;
                 Ok((WorkerConnection::Server(addresses), Stdio::null()))
             }
         }
@@ -355,6 +362,11 @@ impl SpawnerThread {
     fn remember(&mut self, group: Pid) {
         self.groups.insert(group);
         self.tell_guardian(&list::add_group(group));
+    }
+
+    fn tell_guardian_of(&mut self, file: &Path) {
+        let since = self.files.get(file).copied().flatten();
+        self.tell_guardian(&guard_line(file, since));
     }
 
     /// An error means that the guardian has died; the one that takes over is told everything.
@@ -371,7 +383,7 @@ impl SpawnerThread {
         // In the socket before the guardian is there: it reads them even if this process is killed at once.
         let mut all: Vec<u8> = self.groups.iter().flat_map(|&group| list::add_group(group)).collect();
         all.extend(list::add_mark(&self.mark));
-        all.extend(self.files.iter().flat_map(|file| list::add_file(file)));
+        all.extend(self.files.iter().flat_map(|(file, since)| guard_line(file, *since)));
         all.extend(self.folder.iter().flat_map(|folder| list::add_folder(folder)));
         socket.write_all(&all)?;
         let mut command = Command::new(&self.executable);
@@ -421,6 +433,19 @@ impl Guardian {
         } else {
             Err(io::Error::other("the guardian sent an unexpected message"))
         }
+    }
+}
+
+/// These files, of which none is there that is meant.
+fn expected_since_now(files: Vec<PathBuf>) -> impl Iterator<Item = (PathBuf, Option<FileTime>)> {
+    let now = list::file_time();
+    files.into_iter().map(move |file| (file, Some(now)))
+}
+
+fn guard_line(file: &Path, expected_since: Option<FileTime>) -> Vec<u8> {
+    match expected_since {
+        Some(time) => list::add_expected_file(file, time),
+        None => list::add_file(file),
     }
 }
 

@@ -5,6 +5,7 @@
 //! | `+PGID` | kill this process group |
 //! | `-PGID` | forget it |
 //! | `=DEVICE INODE SECONDS NANOSECONDS PATH` | remove this file, if it still is that one, by inode and time of change |
+//! | `>SECONDS NANOSECONDS PATH` | remove this file, if it was changed at this time or later: it is about to be created |
 //! | `~PATH` | forget it |
 //! | `!MARK` | kill all processes with this mark (`descendants`), whatever their group is |
 //! | `/PATH` | remove this directory, which Keepwarm created, and its contents |
@@ -16,9 +17,28 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::Pid;
+use rustix::time::{ClockId, clock_gettime};
 
 /// Inode numbers are given away again; together with the time of its last change, one is a file for certain.
 type FileIdentity = [i64; 4];
+
+/// How the guardian knows that a file is Keepwarm's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KnownBy {
+    Identity(FileIdentity),
+    /// It had not been created yet: only one that was changed at this time or later is.
+    Since(FileTime),
+}
+
+/// Seconds and nanoseconds, as file systems note them.
+pub(in super::super) type FileTime = [i64; 2];
+
+/// The time that a file gets which is changed now.
+pub(in super::super) fn file_time() -> FileTime {
+    // Not the precise clock: file systems use this one, which is some milliseconds behind.
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    [now.tv_sec, now.tv_nsec]
+}
 
 pub(in super::super) fn add_group(group: Pid) -> Vec<u8> {
     format!("+{}\n", group.as_raw_nonzero()).into_bytes()
@@ -28,14 +48,19 @@ pub(in super::super) fn remove_group(group: Pid) -> Vec<u8> {
     format!("-{}\n", group.as_raw_nonzero()).into_bytes()
 }
 
-/// Nothing for a file that is not there, or whose name does not fit a line.
+/// A file that is not there is forgotten. Nothing for a name that does not fit a line.
 pub(in super::super) fn add_file(file: &Path) -> Vec<u8> {
     match identity(file) {
         Some([device, inode, seconds, nanos]) => {
             with_path(format!("={device} {inode} {seconds} {nanos} "), file)
         }
-        None => Vec::new(),
+        None => remove_file(file),
     }
+}
+
+/// Nothing for a name that does not fit a line.
+pub(in super::super) fn add_expected_file(file: &Path, [seconds, nanos]: FileTime) -> Vec<u8> {
+    with_path(format!(">{seconds} {nanos} "), file)
 }
 
 pub(in super::super) fn add_folder(folder: &Path) -> Vec<u8> {
@@ -73,7 +98,7 @@ fn identity(file: &Path) -> Option<FileIdentity> {
 #[derive(Default)]
 pub(super) struct CleanupList {
     pub(super) groups: HashSet<Pid>,
-    files: HashMap<Vec<u8>, FileIdentity>,
+    files: HashMap<Vec<u8>, KnownBy>,
     folders: HashSet<Vec<u8>>,
     pub(super) marks: HashSet<String>,
     line: Vec<u8>,
@@ -95,7 +120,12 @@ impl CleanupList {
     pub(super) fn remove_files(&self) {
         for (path, known) in &self.files {
             let path = Path::new(OsStr::from_bytes(path));
-            if identity(path).as_ref() == Some(known) {
+            let Some(found) = identity(path) else { continue };
+            let is_ours = match *known {
+                KnownBy::Identity(known) => found == known,
+                KnownBy::Since(since) => [found[2], found[3]] >= since,
+            };
+            if is_ours {
                 // An error: somebody else was faster, or it may not be removed.
                 let _ = std::fs::remove_file(path);
             }
@@ -112,7 +142,8 @@ impl CleanupList {
         match sign {
             b'+' => drop(group(rest).map(|group| self.groups.insert(group))),
             b'-' => drop(group(rest).map(|group| self.groups.remove(&group))),
-            b'=' => drop(file(rest).map(|(path, identity)| self.files.insert(path, identity))),
+            b'=' => drop(file(rest).map(|(path, known)| self.files.insert(path, KnownBy::Identity(known)))),
+            b'>' => drop(file(rest).map(|(path, since)| self.files.insert(path, KnownBy::Since(since)))),
             b'~' => drop(self.files.remove(rest)),
             b'!' => drop(std::str::from_utf8(rest).map(|mark| self.marks.insert(mark.to_owned()))),
             b'/' => drop(self.folders.insert(self.line.clone())),
@@ -127,12 +158,15 @@ fn group(number: &[u8]) -> Option<Pid> {
     Pid::from_raw(number.cast_signed()).filter(|_| number > 1)
 }
 
-fn file(rest: &[u8]) -> Option<(Vec<u8>, FileIdentity)> {
-    let mut parts = rest.splitn(5, |&byte| byte == b' ');
-    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<i64>().ok();
-    let identity = [number()?, number()?, number()?, number()?];
+/// `N` numbers and a path.
+fn file<const N: usize>(rest: &[u8]) -> Option<(Vec<u8>, [i64; N])> {
+    let mut parts = rest.splitn(N + 1, |&byte| byte == b' ');
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        *number = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
+    }
     let path = parts.next().filter(|path| path.first() == Some(&b'/'))?;
-    Some((path.to_vec(), identity))
+    Some((path.to_vec(), numbers))
 }
 
 #[cfg(test)]
@@ -178,9 +212,42 @@ mod tests {
     }
 
     #[test]
+    fn an_expected_file_is_removed_only_if_it_was_created_since() {
+        let folder = std::env::temp_dir().join(format!("keepwarm guardian expects {}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [old, new, forgotten, known] = ["old", "new", "forgotten", "known"].map(|name| folder.join(name));
+        let since = file_time();
+        for file in [&old, &new, &forgotten, &known] {
+            std::fs::write(file, "").unwrap();
+        }
+        let before = std::time::SystemTime::now() - std::time::Duration::from_secs(1);
+        for file in [&old, &known] {
+            std::fs::File::options().write(true).open(file).unwrap().set_modified(before).unwrap();
+        }
+        let expected = [&old, &new, &forgotten, &known].map(|file| add_expected_file(file, since));
+        // What is there by now is known exactly; what is not is forgotten, with what comes later.
+        let missing = folder.join("missing");
+        let later = [
+            remove_file(&forgotten),
+            add_file(&known),
+            add_expected_file(&missing, since),
+            add_file(&missing),
+        ];
+        let list = list(&[expected.as_slice(), later.as_slice()].concat());
+        std::fs::write(&missing, "").unwrap();
+        list.remove_files();
+        assert!(old.exists() && !new.exists() && forgotten.exists() && !known.exists() && missing.exists());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
     fn nonsense_about_files_is_ignored() {
-        let list =
-            list(&[b"=1 2 3 relative\n".to_vec(), b"=1 2 /a\n".to_vec(), b"=x 2 3 4 /a\n~\n".to_vec()]);
+        let list = list(&[
+            b"=1 2 3 relative\n".to_vec(),
+            b"=1 2 /a\n".to_vec(),
+            b"=x 2 3 4 /a\n~\n".to_vec(),
+            b">1 relative\n>1 /a\n>\n".to_vec(),
+        ]);
         assert!(list.files.is_empty());
     }
 }
