@@ -5,7 +5,7 @@
 
 Both builds run at the same time and are loaded in turn, in bursts of a second. What else the machine does can only add to the CPU time of a burst, so the
 least and the lower quartile of all bursts are compared, where means or medians of longer rounds (`run.py --before`) move by a third.
-Counted is Keepwarm's own process, not its workers. Standard library only; `wrk` makes the load.
+Counted is Keepwarm's own process, not its workers. Standard library only; `wrk` makes the load, and `h2load` that over HTTP/2.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 
+import loads
 import servers
 
 UPSTREAM = """
@@ -38,12 +39,15 @@ def upstream(keepwarm_binary, port, folder, origin):
     return [keepwarm_binary, "run", "--config", file]
 
 
+# The command, what it serves, and how many streams each connection has (None: HTTP/1.1).
 CASES = {
-    "fixed": (servers.keepwarm_fixed, None),
-    "wsgi": (servers.keepwarm, "hello:wsgi"),
-    "asgi": (servers.keepwarm, "hello:asgi"),
-    "rack": (servers.keepwarm, "hello.ru"),
-    "upstream": (upstream, None),
+    "fixed": (servers.keepwarm_fixed, None, None),
+    "wsgi": (servers.keepwarm, "hello:wsgi", None),
+    "asgi": (servers.keepwarm, "hello:asgi", None),
+    "rack": (servers.keepwarm, "hello.ru", None),
+    "upstream": (upstream, None, None),
+    "fixed-h2": (servers.keepwarm_fixed, None, 100),
+    "asgi-h2": (servers.keepwarm, "hello:asgi", 100),
 }
 
 
@@ -78,7 +82,7 @@ def arguments():
 
 def compare(case, options):
     """Microseconds per request of each burst: of the build before, and of this one."""
-    command, target = CASES[case]
+    command, target, streams = CASES[case]
     running, spent = [], ([], [])
     try:
         if case == "upstream":
@@ -89,23 +93,27 @@ def compare(case, options):
             pair.append(servers.Server(name, command, target, binary))
             running.append(pair[-1])
         for server in pair:
-            burst(server, options.seconds)  # warm
+            burst(server, streams, options.seconds)  # warm
         for number in range(options.bursts):
             for which in (0, 1) if number % 2 else (1, 0):
-                spent[which].append(burst(pair[which], options.seconds))
+                spent[which].append(burst(pair[which], streams, options.seconds))
     finally:
         for server in running:
             server.stop()
     return spent
 
 
-def burst(server, seconds):
+def burst(server, streams, seconds):
     before = cpu(server.process.pid)
-    output = subprocess.run(["wrk", "-t1", "-c16", f"-d{seconds}s", f"http://127.0.0.1:{server.port}/"], stdout=subprocess.PIPE, check=True, text=True).stdout
-    requests = int(re.search(r"(\d+) requests in", output)[1])
+    requests = over_http1(server, seconds) if streams is None else loads.h2load(server, streams, seconds)[0]
+    return (cpu(server.process.pid) - before) / 1000 / requests
+
+
+def over_http1(server, seconds):
+    output = subprocess.run(["wrk", "-t1", "-c16", f"-d{seconds}s", f"{server.origin}/"], stdout=subprocess.PIPE, check=True, text=True).stdout
     if "Non-2xx" in output or "Socket errors" in output:
         raise SystemExit(f"{server.name}: {output}")
-    return (cpu(server.process.pid) - before) / 1000 / requests
+    return int(re.search(r"(\d+) requests in", output)[1])
 
 
 def cpu(pid):

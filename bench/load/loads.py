@@ -45,7 +45,7 @@ def h2load(server, streams, seconds):
     output = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds + 60, check=True).stdout
     protocol = re.search(r"Application protocol: (\S+)", output)
     counts = re.search(r"(\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", output)
-    if not protocol or protocol[1] != "h2" or not counts or int(counts[2]) == 0:
+    if not protocol or protocol[1] not in ("h2", "h2c") or not counts or int(counts[2]) == 0:
         raise SystemExit(f"{server.name}: not served over HTTP/2:\n{output}")
     done, succeeded, failed, errored, late = map(int, counts.groups())
     return succeeded, succeeded / seconds, failed + errored + late

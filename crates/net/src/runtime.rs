@@ -189,6 +189,23 @@ pub fn thread_index() -> usize {
     THREAD.get().unwrap_or(0)
 }
 
+/// Runs `f`, in which several requests are given to workers: what it writes to a worker leaves in one write, by the task that drives the worker's socket, soon after.
+pub fn corked<R>(f: impl FnOnce() -> R) -> R {
+    struct Uncork(bool);
+    impl Drop for Uncork {
+        fn drop(&mut self) {
+            CORKED.set(self.0);
+        }
+    }
+    let _before = Uncork(CORKED.replace(true));
+    f()
+}
+
+/// Whether this thread is in [`corked`].
+pub fn is_corked() -> bool {
+    CORKED.get()
+}
+
 /// Counts a turn of this thread.
 pub(crate) fn note_turn() {
     STATE.with_borrow(|state| {
@@ -204,6 +221,7 @@ pub(crate) fn is_data_plane() -> bool {
 }
 
 thread_local! {
+    static CORKED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
     static THREAD: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
     static STATE: std::cell::RefCell<Option<Arc<ThreadState>>> = const { std::cell::RefCell::new(None) };
 }

@@ -182,13 +182,19 @@ impl ConnectionTask {
 
     /// Serves the requests that have begun since the last time: many get their response at once, and need no task. `false`: there are none.
     fn serve_begun(&mut self, cx: &mut Context<'_>) -> bool {
-        let is_any = !self.begun.is_empty();
-        for mut served in self.begun.drain(..) {
-            if served.as_mut().poll(cx).is_pending() {
-                keepwarm_net::spawn_local(served);
+        let begun = self.begun.len();
+        let mut serve = || {
+            for mut served in self.begun.drain(..) {
+                if served.as_mut().poll(cx).is_pending() {
+                    keepwarm_net::spawn_local(served);
+                }
             }
+        };
+        match begun {
+            0 | 1 => serve(),
+            _ => keepwarm_net::corked(serve),
         }
-        is_any
+        begun > 0
     }
 
     /// Whether a timeout of the connection has passed; every [`LOOK`].

@@ -31,6 +31,14 @@ use super::ping::LISTEN;
 use super::*;
 use crate::supervisor::{KillReason, WorkerLink};
 
+struct WakeFlag(AtomicBool);
+
+impl Wake for WakeFlag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 struct Bench {
     link: Arc<Link>,
     events: UnboundedReceiver<LinkEvent>,
@@ -119,12 +127,6 @@ fn what_was_never_written_was_never_read() {
 /// Without credit because others have filled the socket, a request hears of no frame that says otherwise.
 #[test]
 fn who_had_no_credit_while_the_socket_was_full_is_woken_when_it_is_not() {
-    struct WakeFlag(AtomicBool);
-    impl Wake for WakeFlag {
-        fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::SeqCst);
-        }
-    }
     let mut bench = Bench::new(3);
     let call = bench.give(100);
     let woken = Arc::new(WakeFlag(AtomicBool::new(false)));
@@ -173,15 +175,40 @@ fn a_worker_that_was_made_to_end_has_nobody_to_blame() {
     assert!(bench.link.die(false).planned);
 }
 
+#[test]
+fn requests_that_are_given_together_leave_in_one_write() {
+    let mut bench = Bench::new(3);
+    bench.worker.set_nonblocking(true).unwrap();
+    let mut seen = [0; 4096];
+    // While no driver waits to be woken, nothing is left for it.
+    let _first = keepwarm_net::corked(|| bench.give(10));
+    assert_ne!(bench.worker.read(&mut seen).unwrap(), 0);
+    let woken = Arc::new(WakeFlag(false.into()));
+    assert_eq!(bench.link.flush(&Waker::from(Arc::clone(&woken))), FlushResult::Nothing);
+    let _others = keepwarm_net::corked(|| [bench.give(10), bench.give(10)]);
+    assert!(woken.0.load(Ordering::Relaxed), "the driver knows");
+    assert_eq!(bench.worker.read(&mut seen).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    assert_eq!(bench.link.flush(Waker::noop()), FlushResult::Nothing);
+    let got = bench.worker.read(&mut seen).unwrap();
+    let frames = std::iter::successors(Some(0), |at| {
+        let length = seen[*at..at + 4].try_into().map(u32::from_be_bytes).unwrap();
+        Some(at + HEADER_LEN + usize::try_from(length).unwrap()).filter(|next| *next <= got)
+    });
+    assert_eq!(frames.count(), 3, "two frames, and the end of the second");
+}
+
+/// Requests whose worker dies before they have left are certain not to have begun, as far as that is known of one that was written.
+#[test]
+fn a_request_that_waits_for_the_others_of_its_turn_is_unread() {
+    let bench = Bench::new(3);
+    assert_eq!(bench.link.flush(Waker::noop()), FlushResult::Nothing);
+    let _call = keepwarm_net::corked(|| bench.give(10));
+    assert!(bench.link.die(false).unread.is_some());
+}
+
 /// A waker that was registered only once the lock had been given up missed the write that came in between: the rest of a frame lay there until the worker said something.
 #[test]
 fn a_write_that_the_socket_does_not_take_whole_wakes_the_driver_at_once() {
-    struct WakeFlag(std::sync::atomic::AtomicBool);
-    impl std::task::Wake for WakeFlag {
-        fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
     let bench = Bench::new(3);
     let woken = Arc::new(WakeFlag(false.into()));
     assert_eq!(bench.link.flush(&Waker::from(Arc::clone(&woken))), FlushResult::Nothing);

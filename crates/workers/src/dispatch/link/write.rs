@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::task::Waker;
 
-use keepwarm_net::{Socket, send};
+use keepwarm_net::{Socket, is_corked, send};
 
 use super::{Link, LinkInner};
 
@@ -44,7 +44,7 @@ impl Link {
 }
 
 impl LinkInner {
-    /// One write; what the socket does not take waits for the driver.
+    /// One write; what the socket does not take waits for the driver, as does all that is [`corked`](keepwarm_net::corked).
     pub(in crate::dispatch) fn write(&mut self, socket: Option<&Socket>, bytes: &[u8]) {
         let Some(socket) = socket.filter(|_| !bytes.is_empty() && !self.dead) else { return };
         self.last_written = None;
@@ -53,6 +53,11 @@ impl LinkInner {
             return;
         }
         self.short_of_memory = false;
+        if let Some(driver) = self.driver.take_if(|_| is_corked()) {
+            self.unsent.extend_from_slice(bytes);
+            driver.wake();
+            return;
+        }
         let sent = match send(socket, &[IoSlice::new(bytes)]) {
             Ok(sent) => sent,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
