@@ -317,4 +317,4 @@ impl LinkInner {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

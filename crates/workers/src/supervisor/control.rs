@@ -18,6 +18,7 @@ use super::output::Output;
 use super::priority::LowPriority;
 use super::processes::{self, Dependency, ProcessCommand};
 use super::profile::WorkerProcessHandle;
+use super::rollups::Rollups;
 use super::running::{AppFailure, Context, ProcessEvent, RunningGeneration};
 use super::sampler::{self, MemorySamples};
 use super::spawn::SpawnerCommand;
@@ -81,7 +82,13 @@ pub(super) async fn start(
         context,
         cores: cores(),
         history: BTreeMap::new(),
-        sampling: MemorySampling { count: 0, under_way: false, samples, available: None },
+        sampling: MemorySampling {
+            count: 0,
+            under_way: false,
+            samples,
+            available: None,
+            rollups: Rollups::default(),
+        },
         generation: FIRST_GENERATION,
         running: BTreeMap::new(),
         current: BTreeMap::new(),
@@ -152,6 +159,8 @@ struct MemorySampling {
     samples: mpsc::UnboundedSender<MemorySamples>,
     /// What could be had at the last look, in bytes.
     available: Option<u64>,
+    /// Where none is under way.
+    rollups: Rollups,
 }
 
 struct Inputs {

@@ -2,7 +2,8 @@
 //!
 //! What counts is anonymous memory: pages of files can be dropped, and are often shared. For a worker that was forked from a template, the kernel
 //! counts the template's pages as the child's too, as long as neither has written to them; only the map of all its pages tells them apart
-//! (`smaps_rollup`). That costs the kernel a walk over the pages, so it is read only where a worker has another parent than Keepwarm.
+//! (`smaps_rollup`). That costs the kernel a walk over the pages, so it is read only where a worker has another parent than Keepwarm, and within a
+//! budget ([`super::rollups`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,27 +15,48 @@ const GROUPS: &str = "/sys/fs/cgroup";
 /// Where those of memory are in version 1, which containers see from the top.
 const MEMORY_GROUPS: &str = "/sys/fs/cgroup/memory";
 
+/// Resident memory of a process, in bytes.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Resident {
+    pub(super) anonymous: u64,
+    /// Files and shared segments.
+    pub(super) files: u64,
+    /// It was started by another process than this one: from a template, whose pages it shares, or by a worker.
+    pub(super) is_forked: bool,
+}
+
+impl Resident {
+    /// With this much anonymous memory that is its alone.
+    pub(super) fn with_own(self, own: u64) -> Memory {
+        let own = own.min(self.anonymous);
+        Memory { own, shared: self.anonymous.saturating_add(self.files).saturating_sub(own) }
+    }
+}
+
 /// What this process holds; `None` when it has gone.
 pub(super) fn of_process(pid: u32) -> Option<Memory> {
+    let resident = resident(pid)?;
+    let own = if resident.is_forked { private(pid) } else { None };
+    Some(resident.with_own(own.unwrap_or(resident.anonymous)))
+}
+
+/// What the kernel counts of it; `None` when it has gone.
+pub(super) fn resident(pid: u32) -> Option<Resident> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name| kib_field(&status, name);
     // A zombie has no memory, and no such lines.
     let anonymous = field("RssAnon")?;
     let files = field("RssFile")?.saturating_add(field("RssShmem")?);
-    let resident = anonymous.saturating_add(files);
     let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
-    let own = if parent == Some(std::process::id()) { anonymous } else { private(pid).unwrap_or(anonymous) };
-    let own = own.min(anonymous);
-    Some(Memory { own, shared: resident.saturating_sub(own) })
+    Some(Resident { anonymous, files, is_forked: parent != Some(std::process::id()) })
 }
 
-/// What each child of a process holds that has one thread.
-pub(super) fn of_children(pid: u32) -> Vec<(u32, Memory)> {
-    let children = match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
+/// The children of a process that has one thread.
+pub(super) fn children(pid: u32) -> Vec<u32> {
+    match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
         Ok(list) => list.split_whitespace().filter_map(|child| child.parse().ok()).collect(),
         Err(_) => search_children(pid),
-    };
-    children.into_iter().filter_map(|child: u32| Some((child, of_process(child)?))).collect()
+    }
 }
 
 /// Of a kernel that does not list them.
@@ -57,8 +79,8 @@ pub(super) fn available() -> Option<u64> {
     [machine, group].into_iter().flatten().min()
 }
 
-/// Anonymous pages that no other process has mapped.
-fn private(pid: u32) -> Option<u64> {
+/// Anonymous pages that no other process has mapped: a walk over all its pages.
+pub(super) fn private(pid: u32) -> Option<u64> {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let field = |name| kib_field(&rollup, name);
     let private = field("Private_Clean")?.saturating_add(field("Private_Dirty")?);
@@ -140,7 +162,7 @@ mod tests {
         std::io::BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let child: u32 = line.trim().parse().unwrap();
         assert_eq!(search_children(shell.id()), [child]);
-        assert_eq!(of_children(shell.id()).iter().map(|(pid, _)| *pid).collect::<Vec<_>>(), [child]);
+        assert_eq!(children(shell.id()), [child]);
         assert!(!search_children(1).contains(&child));
         drop(shell.stdin.take());
         shell.wait().unwrap();

@@ -43,6 +43,7 @@ mod processes;
 mod profile;
 #[cfg(not(feature = "simulation"))]
 mod reap;
+mod rollups;
 mod running;
 mod sampler;
 mod settings;

@@ -7,6 +7,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::Memory;
 use super::app::WorkerId;
+use super::rollups::Rollups;
 
 /// Between two looks at every worker.
 pub(super) const EVERY: Duration = Duration::from_secs(1);
@@ -37,29 +38,69 @@ pub(super) struct MemorySamples {
     pub(super) workers: Vec<WorkerSample>,
     /// The memory that is available, in bytes.
     pub(super) available: Option<u64>,
+    pub(super) rollups: Rollups,
 }
 
 /// There is no memory to look at.
 #[cfg(feature = "simulation")]
-pub(super) fn start(_: Vec<SampleTarget>, samples: UnboundedSender<MemorySamples>) {
+pub(super) fn start(_: Vec<SampleTarget>, rollups: Rollups, samples: UnboundedSender<MemorySamples>) {
     // An error: the supervisor has gone.
-    let _ = samples.send(MemorySamples { workers: Vec::new(), available: None });
+    let _ = samples.send(MemorySamples { workers: Vec::new(), available: None, rollups });
 }
 
 /// Samples these on a thread that may block: the kernel makes a reader wait for a process that is changing its memory.
 #[cfg(not(feature = "simulation"))]
-pub(super) fn start(subjects: Vec<SampleTarget>, samples: UnboundedSender<MemorySamples>) {
+pub(super) fn start(
+    subjects: Vec<SampleTarget>,
+    mut rollups: Rollups,
+    samples: UnboundedSender<MemorySamples>,
+) {
     tokio::task::spawn_blocking(move || {
-        let look = |subject: SampleTarget| {
-            let memory = super::memory::of_process(subject.pid)?;
-            let children = match subject.has_children {
-                true => super::memory::of_children(subject.pid),
-                false => Vec::new(),
-            };
-            Some(WorkerSample { subject, memory, children })
-        };
-        let workers = subjects.into_iter().filter_map(look).collect();
+        let workers = sample(subjects, &mut rollups);
         // An error: the supervisor has gone.
-        let _ = samples.send(MemorySamples { workers, available: super::memory::available() });
+        let _ = samples.send(MemorySamples { workers, available: super::memory::available(), rollups });
     });
+}
+
+#[cfg(not(feature = "simulation"))]
+fn sample(subjects: Vec<SampleTarget>, rollups: &mut Rollups) -> Vec<WorkerSample> {
+    use super::memory::{Resident, children, private, resident};
+
+    let look = |subject: SampleTarget| {
+        let own = resident(subject.pid)?;
+        let managed = if subject.has_children { children(subject.pid) } else { Vec::new() };
+        let managed: Vec<(u32, Resident)> =
+            managed.into_iter().filter_map(|child| Some((child, resident(child)?))).collect();
+        Some((subject, own, managed))
+    };
+    let found: Vec<_> = subjects.into_iter().filter_map(look).collect();
+    let forked: Vec<(u32, u64)> = found
+        .iter()
+        .flat_map(|(subject, own, managed)| [(subject.pid, *own)].into_iter().chain(managed.iter().copied()))
+        .filter_map(|(pid, resident)| resident.is_forked.then_some((pid, resident.anonymous)))
+        .collect();
+    rollups.refresh(&forked, |pid| {
+        let before = thread_time();
+        let own = private(pid);
+        (own, thread_time().saturating_sub(before))
+    });
+    let memory = |pid, resident: Resident| {
+        let own = if resident.is_forked { rollups.own(pid, resident.anonymous) } else { resident.anonymous };
+        resident.with_own(own)
+    };
+    found
+        .into_iter()
+        .map(|(subject, own, managed)| WorkerSample {
+            memory: memory(subject.pid, own),
+            children: managed.into_iter().map(|(pid, resident)| (pid, memory(pid, resident))).collect(),
+            subject,
+        })
+        .collect()
+}
+
+/// Processor time of this thread.
+#[cfg(not(feature = "simulation"))]
+fn thread_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(now).unwrap_or_default()
 }

@@ -39,17 +39,17 @@ impl Wake for WakeFlag {
     }
 }
 
-struct Bench {
-    link: Arc<Link>,
+pub(in crate::dispatch) struct Bench {
+    pub(in crate::dispatch) link: Arc<Link>,
     events: UnboundedReceiver<LinkEvent>,
     _app: Arc<App>,
-    worker: UnixStream,
+    pub(in crate::dispatch) worker: UnixStream,
     plane: Option<DataPlane>,
 }
 
 impl Bench {
     /// A worker that takes `streams` concurrent requests.
-    fn new(streams: u32) -> Self {
+    pub(in crate::dispatch) fn new(streams: u32) -> Self {
         let app = App::new("shop", AppPolicy::of_one_worker());
         let (ours, worker) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
@@ -68,7 +68,7 @@ impl Bench {
     }
 
     /// Gives it a request of `length` bytes.
-    fn give(&self, length: usize) -> Arc<Call> {
+    pub(in crate::dispatch) fn give(&self, length: usize) -> Arc<Call> {
         let summary =
             RequestSummary { id: RequestId::new(1), method: Method::GET, route: Some("/*".into()), path: 0 };
         let call = Call::new(summary);

@@ -14,7 +14,8 @@ impl Control {
             self.running.values_mut().flat_map(|running| running.look(count, context, now)).collect();
         if !self.sampling.under_way {
             self.sampling.under_way = true;
-            sampler::start(subjects, self.sampling.samples.clone());
+            let rollups = std::mem::take(&mut self.sampling.rollups);
+            sampler::start(subjects, rollups, self.sampling.samples.clone());
         }
     }
 
@@ -22,6 +23,7 @@ impl Control {
         let now = now();
         self.sampling.under_way = false;
         self.sampling.available = samples.available;
+        self.sampling.rollups = samples.rollups;
         for WorkerSample { subject, memory, children } in samples.workers {
             if let Some(running) = self.running.get_mut(&(subject.app, subject.generation)) {
                 running.handle_children(subject.id, &children);
