@@ -70,7 +70,9 @@ pub fn files(folder: &Path) -> Vec<String> {
 pub fn descriptors(pid: u32) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
-        let to = std::fs::read_link(entry.path()).unwrap_or_default().to_string_lossy().into_owned();
+        // It may be closed meanwhile.
+        let Ok(to) = std::fs::read_link(entry.path()) else { continue };
+        let to = to.to_string_lossy().into_owned();
         let kind = to.split(['[', ':']).next().unwrap_or_default().to_owned();
         *found.entry(kind).or_default() += 1;
     }

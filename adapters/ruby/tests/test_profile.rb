@@ -176,12 +176,21 @@ class ProfileTest < Minitest::Test
         files = Dir.children("/proc/#{worker.pid}/fd").size
         profiled(worker, "/compute")
         # Ruby keeps the system's thread of one that has ended for some seconds.
-        Driver.eventually { Dir["/proc/#{worker.pid}/task/*/comm"].none? { |file| File.read(file).include?("profile") } }
+        Driver.eventually { threads(worker.pid).none? { |name| name.include?("profile") } }
         # A last signal may be handled after the end of the profile.
         Driver.eventually { collected(worker) && files == Dir.children("/proc/#{worker.pid}/fd").size }
         worker.get("/compute")
         assert_empty collected(worker).seconds
       end
+    end
+  end
+
+  # The names of a process's threads; one may end while they are read.
+  def threads(pid)
+    Dir["/proc/#{pid}/task/*/comm"].filter_map do |file|
+      File.read(file)
+    rescue Errno::ENOENT, Errno::ESRCH
+      nil
     end
   end
 

@@ -98,6 +98,8 @@ class Incident:
     slow: float = 0.0
     # Programs beside it that compute.
     hogs: int = 0
+    # Cores that its control group may use; needs root.
+    limit: float = 0.0
 
 
 INCIDENTS = {
@@ -108,6 +110,7 @@ INCIDENTS = {
     "too-few-workers": Incident("too_few_workers", {"/sleep": 8}),
     "too-few-cores": Incident("too_few_cores", {"/compute": 4 * CORES}, keys=f"workers = {CORES}"),
     "noisy-neighbour": Incident("noisy_neighbour", {"/compute": 4 * CORES}, keys=f"workers = {CORES}", hogs=4 * CORES),
+    "cpu-limit": Incident("cpu_limit", {"/compute": 4}, limit=0.5),
     "slow-clients": Incident("slow_clients", {"/large": 6}, slow=0.2),
     "leaking-app": Incident("memory_growth", {"/leak": 1}, quiet=25),
     "boot-per-request": Incident("boot_per_request", {"/": 1}, keys="max_requests = 1", pause=1.0),
@@ -146,6 +149,9 @@ def is_named(binary, name, incident):
         (directory / "keepwarm.toml").write_text(configuration(incident, port, peer.port))
         with open(directory / "log", "wb") as log:
             server = [binary, "run"]
+            if incident.limit:
+                group = stack.enter_context(control_group(incident.limit))
+                server = ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(group / "cgroup.procs"), *server]
             stack.enter_context(running(server, cwd=directory, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
         over = threading.Event()
         stack.callback(over.set)
@@ -190,6 +196,39 @@ def running(command, **options):
     finally:
         process.terminate()
         process.wait()
+
+
+@contextlib.contextmanager
+def control_group(cores):
+    """A control group of its own, of version 2 or 1, that may use so many cores."""
+    top, period = pathlib.Path("/sys/fs/cgroup"), 100_000
+    is_second = (top / "cgroup.controllers").exists()
+    group = (top if is_second else top / "cpu") / f"keepwarm-incident-{os.getpid()}"
+    if is_second:
+        (top / "cgroup.subtree_control").write_text("+cpu")
+    group.mkdir()
+    try:
+        quota = int(cores * period)
+        if is_second:
+            (group / "cpu.max").write_text(f"{quota} {period}")
+        else:
+            (group / "cpu.cfs_period_us").write_text(str(period))
+            (group / "cpu.cfs_quota_us").write_text(str(quota))
+        yield group
+    finally:
+        remove(group)
+
+
+def remove(group):
+    end = time.monotonic() + 10
+    while True:
+        try:
+            return group.rmdir()
+        except OSError:
+            # Its last process is about to end.
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
 
 
 def watch(binary, directory, name, incident):

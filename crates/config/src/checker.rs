@@ -176,9 +176,13 @@ impl<'a> Checker<'a> {
         mut read: impl FnMut(&Directive, &mut Self),
     ) {
         let items = self.items(directive);
-        if items.is_empty() || items.len() > most {
-            let what = if items.is_empty() { "is an empty list" } else { "is too long" };
-            self.wrong(directive.span, what).report(self);
+        let fault = match items.len() {
+            0 => Some("is an empty list".to_owned()),
+            count if count > most => Some(format!("has {count} items, more than {most}")),
+            _ => None,
+        };
+        if let Some(fault) = fault {
+            self.wrong(directive.span, &fault).report(self);
             return;
         }
         for (index, item) in items.iter().enumerate() {

@@ -2,7 +2,7 @@
 //! use.
 
 use crate::json::Json;
-use crate::nearest::nearest;
+use crate::nearest::{is_mistyped, nearest};
 
 /// A value that has a description.
 pub(crate) trait Describe: Sync {
@@ -122,7 +122,11 @@ pub(crate) fn nearest_in_sections(
     let candidates =
         || all_keys.iter().filter(|key| key.is_supported && key.path.contains('.') && !key.is_repeated());
     let name = candidates().map(|key| key.name).find(|name| *name == word);
-    let name = name.or_else(|| nearest(word, candidates().map(|key| key.name)).first().copied())?;
+    let mistyped = || {
+        let near = nearest(word, candidates().map(|key| key.name));
+        near.into_iter().find(|name| is_mistyped(word, name))
+    };
+    let name = name.or_else(mistyped)?;
     let sections = candidates().filter(|key| key.name == name).filter_map(|key| key.path.rsplit_once('.'));
     let mut sections: Vec<&str> = sections.map(|(section, _)| section).collect();
     if sections.len() > 3 {

@@ -236,8 +236,13 @@ impl<T> Section<T> {
         let problem = match nearest_in_sections(&entry.key, (cx.all_keys)()) {
             Some((key, home)) if key == entry.key => problem.help(format!("`{key}` is a key of {home}")),
             _ if !near.is_empty() => problem.help(format!("did you mean {}?", or_list(&near))),
-            Some((key, home)) => problem.help(format!("did you mean `{key}` of {home}?")),
-            None => problem.expected(format!("one of {}", or_list(&names))),
+            similar => {
+                let problem = problem.expected(format!("one of {}", or_list(&names)));
+                match similar {
+                    Some((key, home)) => problem.help(format!("did you mean `{key}` of {home}?")),
+                    None => problem,
+                }
+            }
         };
         problem.report(cx);
     }

@@ -14,6 +14,12 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     near.into_iter().take(3).map(|(_, candidate)| candidate).collect()
 }
 
+/// Whether `candidate` was meant and mistyped; words that only begin alike are not.
+pub(crate) fn is_mistyped(word: &str, candidate: &str) -> bool {
+    let longer = word.chars().count().max(candidate.chars().count());
+    longer <= 100 && strsim::damerau_levenshtein(word, candidate) * 3 <= longer
+}
+
 /// "did you mean `a` or `b`?"; `None` if no word is similar.
 pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let near = nearest(word, known);

@@ -39,20 +39,5 @@ pub use upstream::Upstream;
 
 #[cfg(feature = "simulation")]
 pub(crate) use keepwarm_net::simulation::random;
-
-/// Randomness for decisions: not for secrets.
 #[cfg(not(feature = "simulation"))]
-pub(crate) fn random() -> u64 {
-    use std::cell::Cell;
-    use std::hash::{BuildHasher, RandomState};
-
-    thread_local! {
-        static TURN: Cell<u64> = Cell::new(RandomState::new().hash_one(0));
-    }
-    // Weyl's sequence, through SplitMix64's finaliser.
-    let turn = TURN.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
-    TURN.set(turn);
-    let mixed = (turn ^ (turn >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
-}
+pub(crate) use keepwarm_telemetry::trace::random;

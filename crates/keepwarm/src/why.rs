@@ -1,7 +1,8 @@
-//! `keepwarm why`: a sample each second (`sampler`, `processors`, `machine`), the histories and rules of `keepwarm_policy::why`, what becomes of them in an
+//! `keepwarm why`: a sample each second (`sampler`, `processors`, `machine`, `cpu_limit`), the histories and rules of `keepwarm_policy::why`, what becomes of them in an
 //! upgrade (`inheritance`), the response as JSON (`json`), as a person reads it (`screen`), and the command (`command`).
 
 pub(crate) mod command;
+mod cpu_limit;
 mod explain;
 mod inheritance;
 mod json;

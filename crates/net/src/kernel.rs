@@ -54,6 +54,44 @@ pub(crate) fn peer_process(socket: &impl AsFd) -> Option<u32> {
     if status == 0 { u32::try_from(peer.pid).ok().filter(|pid| *pid != 0) } else { None }
 }
 
+/// The process that sent the next byte of a Unix socket, which is not taken (`SCM_CREDENTIALS`, see unix(7)). `None` at the end of the stream, and where
+/// the kernel says 0: of bytes that were sent before the socket asked for their sender, and of a process that this namespace does not have. `rustix` has
+/// no value for 0.
+///
+/// # Errors
+/// The socket's.
+#[cfg(not(feature = "simulation"))]
+pub(crate) fn sender(socket: &impl AsFd) -> io::Result<Option<u32>> {
+    let mut byte = 0_u8;
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // Words, as the kernel's headers must be aligned, and more than one message of credentials needs.
+    let mut beside = [0_u64; 8];
+    // SAFETY: all bytes 0 are a value of this struct of integers and pointers.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut beside).cast();
+    message.msg_controllen = size_of_val(&beside) as _;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes within the lengths given, which are those of the buffers.
+    while unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) } < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    // SAFETY: the kernel has set the length of what it wrote, and the header is read only if it is whole.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
+    let is_sender = |header: &&libc::cmsghdr| {
+        header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_CREDENTIALS
+    };
+    let sender = header.filter(is_sender).map(|header| {
+        // SAFETY: a message of this kind has such a struct of integers.
+        unsafe { libc::CMSG_DATA(header).cast::<libc::ucred>().read_unaligned() }
+    });
+    Ok(sender.and_then(|sender| u32::try_from(sender.pid).ok()).filter(|pid| *pid != 0))
+}
+
 /// The kernel's counts of a TCP connection (`TCP_INFO`, see tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpFacts {
@@ -91,4 +129,29 @@ pub fn tcp_facts(socket: &impl AsFd) -> Option<TcpFacts> {
         receive_mss: info.tcpi_rcv_mss,
         round_trip: info.tcpi_rtt,
     })
+}
+
+#[cfg(all(test, not(feature = "simulation")))]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn the_sender_of_a_byte_is_known_if_it_was_sent_after_the_question() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut byte = [0];
+        theirs.write_all(b"x").unwrap();
+        rustix::net::sockopt::set_socket_passcred(&ours, true).unwrap();
+        assert_eq!(sender(&ours).unwrap(), None, "the kernel says 0");
+        ours.read_exact(&mut byte).unwrap();
+        assert_eq!(sender(&ours).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        theirs.write_all(b"y").unwrap();
+        assert_eq!(sender(&ours).unwrap(), Some(std::process::id()));
+        ours.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, *b"y", "the question has not taken it");
+        drop(theirs);
+        assert_eq!(sender(&ours).unwrap(), None, "the end of the stream");
+    }
 }

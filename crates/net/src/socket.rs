@@ -18,8 +18,8 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use crate::Endpoint;
 use crate::client::IdleState;
-pub(crate) use crate::kernel::queued;
 pub use crate::kernel::watch;
+pub(crate) use crate::kernel::{queued, sender};
 
 /// A non-blocking stream socket, connected or listening.
 pub type Socket = OwnedFd;
@@ -78,22 +78,6 @@ pub(crate) fn look(socket: &Socket) -> IdleState {
 /// Enables or disables the sender's process id on bytes that arrive at a Unix socket.
 pub(crate) fn name_senders(socket: &Socket, wanted: bool) -> io::Result<()> {
     Ok(rustix::net::sockopt::set_socket_passcred(socket, wanted)?)
-}
-
-/// The process that sent the next byte, which is not taken; `None` at the end of the stream, and if the kernel does not say.
-pub(crate) fn sender(socket: &Socket) -> io::Result<Option<u32>> {
-    let mut byte = [0_u8; 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    retry_on_intr(|| rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags))?;
-    let pid = beside.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmCredentials(sender) => {
-            Some(sender.pid.as_raw_nonzero().get().cast_unsigned())
-        }
-        _ => None,
-    });
-    Ok(pid)
 }
 
 /// Writes what the socket takes now. SIGPIPE is ignored by the binary (Rust's runtime does so at start), so `writev` to a closed peer is EPIPE.

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::per_thread::nanos;
+
 /// Totals of connections to servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConnectionTotals {
@@ -153,8 +155,4 @@ fn add(counter: &AtomicU64, count: u64) {
 
 fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

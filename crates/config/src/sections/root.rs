@@ -321,7 +321,7 @@ fn name_fault(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("it is empty")
     } else if name.len() > 64 {
-        Some("it is too long")
+        Some("it is longer than 64 characters")
     } else if !name.bytes().all(letters) {
         Some("it contains other characters")
     } else if name.contains("__") {

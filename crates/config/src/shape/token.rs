@@ -38,7 +38,7 @@ impl Shape for Token {
         } else if text.text.len() < SHORTEST {
             format!("has only {} characters and can be guessed", text.text.len())
         } else if text.text.len() > LONGEST {
-            "is too long".to_owned()
+            format!("has {} characters, more than {LONGEST}", text.text.len())
         } else {
             return Some(Secret::new(text.text.clone()));
         };

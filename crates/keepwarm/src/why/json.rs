@@ -70,6 +70,8 @@ fn about(why: &Why, subject: Option<&str>, certificates: Value) -> Value {
             "busy": machine.share(machine.busy),
             "stolen": machine.share(machine.steal),
             "pressure": machine.pressure.map(|sum| machine.share(sum)),
+            "throttled": machine.share(machine.throttled),
+            "limit_cores": (machine.limit > 0).then(|| f64::from(machine.limit) / 1e3),
         },
         "events": why.events().filter(|event| is_meant(&event.subject)).map(|one| event(one, why.now())).collect::<Vec<_>>(),
         "certificates": certificates,

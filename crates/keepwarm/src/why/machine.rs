@@ -1,14 +1,18 @@
 //! What the kernel says of the machine and of processes: `/proc/stat`, `/proc/pressure/cpu`, `/proc/PID/stat`, `/proc/PID/schedstat`.
 //!
-//! In a container these are the host's; a limit of processor time (`cpu.max`) does not show in them.
+//! In a container these are the host's, so only the cores count that this process may use; a limit of processor time (`cpu.max`) does not show in them.
 
 use std::fs::read_to_string;
 use std::time::Duration;
 
+use rustix::thread::CpuSet;
+
 /// Totals since the start of the machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct MachineTotals {
-    /// Of all cores, in ticks.
+    /// Cores that this process may use: all, unless it was given some of them (`taskset`, `AllowedCPUs=`, `--cpuset-cpus`).
+    pub(super) cores: u32,
+    /// Of these cores, in ticks.
     pub(super) total: u64,
     /// Neither idle nor waiting for a disk.
     pub(super) busy: u64,
@@ -27,7 +31,9 @@ pub(super) struct ProcessTotals {
 }
 
 pub(super) fn machine() -> MachineTotals {
-    let mut totals = read_stat(&read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default();
+    let usable = rustix::thread::sched_getaffinity(None).ok();
+    let is_usable = |core| usable.as_ref().is_none_or(|set| core < CpuSet::MAX_CPU && set.is_set(core));
+    let mut totals = read_stat(&read_to_string("/proc/stat").unwrap_or_default(), is_usable);
     totals.pressure = read_to_string("/proc/pressure/cpu").ok().and_then(|pressure| read_pressure(&pressure));
     totals
 }
@@ -41,13 +47,27 @@ pub(super) fn process(pid: u32) -> Option<ProcessTotals> {
     Some(ProcessTotals { computing, delayed: delayed as f64 / 1e9 })
 }
 
-/// proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; what follows is counted among the first two.
-fn read_stat(text: &str) -> Option<MachineTotals> {
-    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|field| field.parse().ok()).collect();
-    let [.., idle, waiting, _, _, steal] = *ticks.as_slice() else { return None };
-    let total: u64 = ticks.iter().sum();
-    Some(MachineTotals { total, busy: total.saturating_sub(idle + waiting), steal, pressure: None })
+/// proc_stat(5), a line for each core: user, nice, system, idle, iowait, irq, softirq, steal; what follows is counted among the first two.
+fn read_stat(text: &str, is_usable: impl Fn(usize) -> bool) -> MachineTotals {
+    let mut totals = MachineTotals::default();
+    for line in text.lines() {
+        let Some((core, ticks)) = line.strip_prefix("cpu").and_then(|rest| rest.split_once(' ')) else {
+            continue;
+        };
+        // The first line, of all, has no number.
+        if !core.parse().is_ok_and(&is_usable) {
+            continue;
+        }
+        let ticks: Vec<u64> =
+            ticks.split_whitespace().take(8).map_while(|field| field.parse().ok()).collect();
+        let [.., idle, waiting, _, _, steal] = *ticks.as_slice() else { continue };
+        let total: u64 = ticks.iter().sum();
+        totals.cores += 1;
+        totals.total += total;
+        totals.busy += total.saturating_sub(idle + waiting);
+        totals.steal += steal;
+    }
+    totals
 }
 
 /// `some avg10=0.00 avg60=0.00 avg300=0.00 total=123`, in microseconds.
@@ -70,12 +90,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machine_is_read_from_its_first_line() {
-        let text = "cpu  100 10 50 800 20 1 4 15 7 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
-        let totals = read_stat(text).unwrap();
-        assert_eq!((totals.total, totals.busy, totals.steal), (1000, 180, 15));
-        assert_eq!(read_stat("cpu 1 2\n"), None);
-        assert_eq!(read_stat(""), None);
+    fn the_machine_is_the_cores_that_may_be_used() {
+        let text = "cpu  999 9 9 9 9 9 9 9 7 0\ncpu0 100 10 50 800 20 1 4 15 7 0\ncpu1 1 1 1 90 4 1 1 1 0 0\ncpu12 1 2\nintr 5\n";
+        let both = read_stat(text, |_| true);
+        assert_eq!((both.cores, both.total, both.busy, both.steal), (2, 1100, 186, 16));
+        let one = read_stat(text, |core| core == 0);
+        assert_eq!((one.cores, one.total, one.busy, one.steal), (1, 1000, 180, 15));
+        assert_eq!(read_stat("", |_| true), MachineTotals::default());
     }
 
     #[test]
@@ -91,6 +112,6 @@ mod tests {
         assert_eq!(read_process(stat), Some(500.0 / rustix::param::clock_ticks_per_second() as f64));
         assert!(process(std::process::id()).is_some());
         assert_eq!(process(u32::MAX), None);
-        assert!(machine().total > 0);
+        assert!(machine().total > 0 && machine().cores > 0);
     }
 }

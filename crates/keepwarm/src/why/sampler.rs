@@ -22,6 +22,7 @@ use keepwarm_workers::supervisor::{Snapshot, WorkerSnapshot};
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
+use super::cpu_limit::{self, LimitedGroup};
 use super::machine::{self, MachineTotals, ProcessTotals};
 use super::processors::{MeasuredWorkers, Workers, by_app};
 use crate::live::{self, Recent};
@@ -74,6 +75,7 @@ struct Sampler {
     lost: HashMap<Arc<str>, u64>,
     spill_full: u64,
     machine: MachineTotals,
+    limited: Vec<LimitedGroup>,
     own: ProcessTotals,
     workers: MeasuredWorkers,
     at: Option<Instant>,
@@ -121,19 +123,25 @@ impl Sampler {
         let own = machine::process(std::process::id()).unwrap_or_default();
         let before = std::mem::replace(&mut self.machine, totals);
         let computing = own.computing - std::mem::replace(&mut self.own, own).computing + workers;
-        let seconds = elapsed.unwrap_or(EACH).as_secs_f64();
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let elapsed = elapsed.unwrap_or(EACH);
+        let seconds = elapsed.as_secs_f64();
+        let limited = cpu_limit::limited_groups();
+        let throttling = cpu_limit::throttling(&self.limited, &limited, elapsed);
+        self.limited = limited;
+        let cores = totals.cores.max(1);
         let total = totals.total.saturating_sub(before.total).max(1) as f64;
         let share = |now: u64, before: u64| (now.saturating_sub(before) as f64 / total).min(1.0);
         let pressure = totals.pressure.zip(before.pressure);
         MachineStep {
             seconds: 1,
-            cores: u32::try_from(cores).unwrap_or(u32::MAX),
+            cores,
             busy: share(totals.busy, before.busy),
             steal: share(totals.steal, before.steal),
-            ours: (computing / seconds / cores as f64).clamp(0.0, 1.0),
+            ours: (computing / seconds / f64::from(cores)).clamp(0.0, 1.0),
             pressure: pressure
                 .map(|(now, before)| (now.saturating_sub(before).as_secs_f64() / seconds).min(1.0)),
+            throttled: throttling.share,
+            limit: (throttling.cores * 1e3) as u32,
         }
     }
 

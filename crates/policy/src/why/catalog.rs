@@ -33,12 +33,13 @@ pub fn rule(id: &str) -> Option<&'static Rule> {
 }
 
 /// All of them.
-pub static RULES: [&Rule; 14] = [
+pub static RULES: [&Rule; 15] = [
     &UPSTREAM_FAILING,
     &UPSTREAM_SLOW,
     &ROUTE_HOLDS_WORKERS,
     &TOO_FEW_WORKERS,
     &TOO_FEW_CORES,
+    &CPU_LIMIT,
     &NOISY_NEIGHBOUR,
     &SLOW_CLIENTS,
     &LEAK_AFTER_RELOAD,
@@ -105,6 +106,19 @@ pub(super) static TOO_FEW_CORES: Rule = Rule {
                 was at least 80 % busy, other programs used less than half of it, and the hypervisor took less than 10 %.",
     reason: "More workers would share the same cores: the queue would move from Keepwarm to the kernel.",
     remedy: "Add cores or machines, or make the app compute less: `keepwarm stack APP/NUMBER` shows what it does. Not more workers.",
+};
+
+pub(super) static CPU_LIMIT: Rule = Rule {
+    id: "cpu_limit",
+    severity: Severity::Fault,
+    meaning: "The control group (the container, or the systemd unit) uses up its limit of processor time, and stands still until the next \
+              period.",
+    threshold: "Requests came in the last 10 s, and in at least 8 of these seconds the group was stopped in a quarter of its periods (usually of \
+                100 ms; `nr_throttled` of `cpu.stat`).",
+    reason: "A group that is stopped holds all its requests, the idle cores of the machine notwithstanding. A quarter is where Kubernetes' \
+             own alert begins (`CPUThrottlingHigh` of kubernetes-mixin).",
+    remedy: "Raise the limit or remove it (`resources.limits.cpu` in Kubernetes, `--cpus` of a container engine, systemd `CPUQuota=`), or have \
+             fewer workers and `server.threads` that compute at once: several spend a period's time in a part of it.",
 };
 
 pub(super) static NOISY_NEIGHBOUR: Rule = Rule {

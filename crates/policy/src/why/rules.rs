@@ -21,6 +21,7 @@ pub(super) fn findings(why: &Why) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         why.upstreams.iter().filter_map(|(name, history)| upstream::finding(why, name, history)).collect();
     let causes = findings.clone();
+    findings.extend(machine::cpu_limit(why));
     for (name, history) in &why.apps {
         findings.extend(app::cause(why, name, history, &causes));
         findings.extend(app::others(why, name, history));

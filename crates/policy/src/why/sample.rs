@@ -245,6 +245,10 @@ pub struct MachineStep {
     pub ours: f64,
     /// Time in which some task waited for a processor (pressure stall information, `some`); none where the kernel does not say.
     pub pressure: Option<f64>,
+    /// In periods in which a control group had used up its limit of processor time, and stood still for the rest.
+    pub throttled: f64,
+    /// That limit, in thousandths of a core; 0 where there is none.
+    pub limit: u32,
 }
 
 impl MachineStep {
@@ -266,6 +270,8 @@ impl Step for MachineStep {
             (Some(sum), Some(more)) => Some(sum + more),
             (sum, more) => sum.or(more),
         };
+        self.throttled += other.throttled;
+        self.limit = self.limit.max(other.limit);
     }
 
     fn take_away(&mut self, other: &Self) {
@@ -276,6 +282,7 @@ impl Step for MachineStep {
         self.steal = less(self.steal, other.steal);
         self.ours = less(self.ours, other.ours);
         self.pressure = self.pressure.map(|sum| less(sum, other.pressure.unwrap_or(0.0)));
+        self.throttled = less(self.throttled, other.throttled);
     }
 }
 

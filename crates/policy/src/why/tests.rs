@@ -20,6 +20,8 @@ fn machine(busy: f64, ours: f64) -> MachineStep {
         steal: 0.0,
         ours,
         pressure: Some(if busy > 0.9 { 0.6 } else { 0.02 }),
+        throttled: 0.0,
+        limit: 0,
     }
 }
 
@@ -173,6 +175,48 @@ fn workers_that_compute_on_all_cores_have_too_few_cores() {
         assert!(ids(&why).iter().all(|id| *id == "too_few_cores"), "after {second} s: {:?}", why.findings());
     }
     assert_eq!(ids(&why), ["too_few_cores"]);
+}
+
+/// Of idle cores and a queue, more workers would follow: but they share what the group may use.
+#[test]
+fn a_control_group_that_is_stopped_has_a_limit() {
+    let stopped = |share| MachineStep { throttled: share, limit: 500, ..machine(0.15, 0.125) };
+    let finding = expect("cpu_limit", |sample, _| {
+        queue(sample, 30, (0.5, 0.1));
+        sample.machine = stopped(0.9);
+    });
+    assert_eq!(
+        finding.evidence,
+        "the control group may use 0.5 of 4 cores, and is stopped in 90 % of its periods"
+    );
+    // Nothing queues, and requests take three times as long.
+    expect("cpu_limit", |sample, _| {
+        sample.apps[0] = app(50, MS(200));
+        sample.machine = stopped(0.3);
+    });
+    // Before a history is there.
+    let mut why = Why::default();
+    feed(&mut why, 10, |sample, _| {
+        queue(sample, 30, (0.5, 0.1));
+        sample.machine = stopped(0.9);
+    });
+    assert_eq!(ids(&why), ["cpu_limit"]);
+}
+
+#[test]
+fn a_control_group_that_is_stopped_now_and_then_or_that_nobody_waits_for_is_healthy() {
+    let mut why = after_a_history();
+    feed(&mut why, 60, |sample, second| {
+        let throttled = if second % 4 == 0 { 0.9 } else { 0.2 };
+        sample.machine = MachineStep { throttled, limit: 1500, ..machine(0.3, 0.3) };
+    });
+    assert!(ids(&why).is_empty(), "{:?}", why.findings());
+    let mut why = Why::default();
+    feed(&mut why, 60, |sample, _| {
+        sample.apps[0] = AppSample { name: "shop".into(), generation: 1, ..AppSample::default() };
+        sample.machine = MachineStep { throttled: 0.9, limit: 1500, ..machine(0.3, 0.3) };
+    });
+    assert!(ids(&why).is_empty(), "{:?}", why.findings());
 }
 
 #[test]

@@ -6,14 +6,10 @@
 //! budget ([`super::rollups`]).
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Memory;
-
-/// Where control groups are.
-const GROUPS: &str = "/sys/fs/cgroup";
-/// Where those of memory are in version 1, which containers see from the top.
-const MEMORY_GROUPS: &str = "/sys/fs/cgroup/memory";
+use super::control_groups::control_groups;
 
 /// Resident memory of a process, in bytes.
 #[derive(Copy, Clone, Debug)]
@@ -75,7 +71,7 @@ fn search_children(pid: u32) -> Vec<u32> {
 /// has less. `None`: nobody says.
 pub(super) fn available() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kib_field(&text, "MemAvailable"));
-    let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|groups| room_of_groups(&groups));
+    let group = control_groups("memory").iter().filter_map(|group| room_of_group(group)).min();
     [machine, group].into_iter().flatten().min()
 }
 
@@ -85,23 +81,6 @@ pub(super) fn private(pid: u32) -> Option<u64> {
     let field = |name| kib_field(&rollup, name);
     let private = field("Private_Clean")?.saturating_add(field("Private_Dirty")?);
     Some(private.min(field("Anonymous")?))
-}
-
-/// `groups`: `/proc/self/cgroup`. A group's limit counts for all below it.
-fn room_of_groups(groups: &str) -> Option<u64> {
-    let group = |line: &str| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        let top = match controllers {
-            "" => GROUPS,
-            _ if controllers.split(',').any(|name| name == "memory") => MEMORY_GROUPS,
-            _ => return None,
-        };
-        Some((top, Path::new(top).join(path.trim_start_matches('/'))))
-    };
-    let room = |(top, group): (&str, PathBuf)| {
-        group.ancestors().take_while(|above| above.starts_with(top)).filter_map(room_of_group).min()
-    };
-    groups.lines().filter_map(group).filter_map(room).min()
 }
 
 fn room_of_group(group: &Path) -> Option<u64> {
@@ -190,6 +169,5 @@ mod tests {
         write("memory.stat", "total_inactive_file 7\n");
         assert_eq!(room_of_group(&folder), Some(907), "version 1");
         fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(room_of_groups("12:cpu:/x\n"), None, "no memory is counted there");
     }
 }

@@ -29,6 +29,7 @@ mod api;
 mod app;
 mod children;
 mod control;
+mod control_groups;
 mod descendants;
 mod descriptors;
 mod exit;
@@ -63,6 +64,7 @@ use simulation as reap;
 
 pub use address::Addresses;
 pub use api::{Options, Supervisor};
+pub use control_groups::control_groups;
 pub use exit::Exit;
 pub use guardian::{GUARDIAN, guardian_main};
 pub use launcher::{LAUNCH, launcher_main};

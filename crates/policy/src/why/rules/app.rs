@@ -30,6 +30,9 @@ pub(super) fn cause(why: &Why, name: &Arc<str>, app: &AppHistory, causes: &[Find
     if let Some(finding) = route_holds_workers(name, app) {
         return Some(finding);
     }
+    if machine::is_throttled(why) {
+        return None;
+    }
     if let Some(wait) = queueing(app) {
         return queue_cause(why, name, app, wait);
     }

@@ -53,6 +53,8 @@ impl Fields for MachineStep {
         let mut pressure = self.pressure.unwrap_or_default();
         bits(&mut pressure, visit);
         self.pressure = (is_known == 1).then_some(pressure);
+        bits(&mut self.throttled, visit);
+        narrow(&mut self.limit, visit);
     }
 }
 
