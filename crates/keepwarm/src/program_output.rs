@@ -26,17 +26,16 @@ pub(crate) fn command(program: &Path, app: &App) -> Command {
 pub(crate) fn printed(command: &mut Command, most: u64, patience: Duration) -> io::Result<Option<Vec<u8>>> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let (sender, receiver) = mpsc::channel();
-    if let Some(out) = child.stdout.take() {
-        std::thread::spawn(move || {
-            let mut said = Vec::new();
-            let read = out.take(most).read_to_end(&mut said);
-            // The receiver is gone when it took too long.
-            let _ = sender.send(read.map(|_| said));
-        });
-    }
-    let said = receiver.recv_timeout(patience);
+    let out = child.stdout.take();
+    let reader = std::thread::Builder::new().spawn(move || {
+        let mut said = Vec::new();
+        let read = out.map_or(Ok(0), |out| out.take(most).read_to_end(&mut said));
+        // The receiver is gone when it took too long.
+        let _ = sender.send(read.map(|_| said));
+    });
+    let said = reader.map(|_| receiver.recv_timeout(patience));
     // It may have ended by itself.
     let _ = child.kill();
     let _ = child.wait();
-    said.ok().transpose()
+    said?.ok().transpose()
 }

@@ -49,7 +49,10 @@ pub use pool::{
     ConnectionNeed, EndpointMeter, Lease, Pool, PoolSettings, PoolState, PoolTotals, Queue, QueueGuard,
 };
 pub use restart::{restart_pause, restarted};
-pub use runtime::{DataPlane, Remote, corked, is_corked, spawn_local, thread_index};
+pub use runtime::{
+    DataPlane, Remote, corked, is_corked, keep_blocking_threads, spawn_local, start_blocking_thread,
+    thread_index,
+};
 pub use scheme::Scheme;
 #[cfg(feature = "simulation")]
 pub use simulation::turn;

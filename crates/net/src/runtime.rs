@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use keepwarm_telemetry::panics::abort_on_panic;
 use tokio::runtime::{Builder, LocalOptions};
@@ -133,7 +134,22 @@ impl Remote {
     }
 }
 
+/// Has the blocking threads of a runtime stay, so that it has one ([`start_blocking_thread`]) whenever it needs one: where the system starts no more threads
+/// (`pids.max`, `TasksMax=`, `ulimit -u`), tokio panics if it has none, and otherwise lets the call wait for one.
+pub fn keep_blocking_threads(builder: &mut Builder) -> &mut Builder {
+    builder.thread_name("keepwarm-block").thread_keep_alive(Duration::from_secs(365 * 24 * 60 * 60))
+}
+
+/// Starts the first blocking thread of this runtime.
+pub fn start_blocking_thread() {
+    drop(tokio::task::spawn_blocking(|| ()));
+}
+
+/// Blocking threads of a thread of the data plane, as many as nginx has for each of its processes (`thread_pool`): they stay.
+const BLOCKING_THREADS: usize = 32;
+
 fn run(mut builder: Builder, index: usize, state: Arc<ThreadState>, queue: UnboundedReceiver<Task>) {
+    keep_blocking_threads(&mut builder).max_blocking_threads(BLOCKING_THREADS);
     let runtime = match builder.enable_io().enable_time().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -145,7 +161,10 @@ fn run(mut builder: Builder, index: usize, state: Arc<ThreadState>, queue: Unbou
         }
     };
     begin(index, state);
-    runtime.block_on(run_tasks(queue));
+    runtime.block_on(async {
+        start_blocking_thread();
+        run_tasks(queue).await;
+    });
 }
 
 /// This is a data-plane thread from now on.

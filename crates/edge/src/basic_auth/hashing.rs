@@ -1,7 +1,7 @@
 //! Threads that compute hashes of passwords, and a bounded queue in front of them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use argon2::{Argon2, PasswordHash, PasswordHasher, PasswordVerifier};
@@ -33,8 +33,11 @@ type QueuedJob = (HashJob, oneshot::Sender<bool>);
 pub(super) async fn verify(job: HashJob) -> Verdict {
     static QUEUED: LazyLock<SyncSender<QueuedJob>> = LazyLock::new(start_threads);
     let (reply, verdict) = oneshot::channel();
-    if QUEUED.try_send((job, reply)).is_err() {
-        return Verdict::Busy;
+    match QUEUED.try_send((job, reply)) {
+        Ok(()) => {}
+        Err(TrySendError::Full(_)) => return Verdict::Busy,
+        // The system has started none: one that this runtime has does it.
+        Err(TrySendError::Disconnected(queued)) => drop(tokio::task::spawn_blocking(|| answer(queued))),
     }
     match verdict.await {
         Ok(true) => Verdict::Correct,
@@ -49,7 +52,6 @@ fn start_threads() -> SyncSender<QueuedJob> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     for _ in 0..(cores / 2).clamp(1, MOST_THREADS) {
         let receiver = Arc::clone(&receiver);
-        // Without a thread every password is refused as busy, once the queue is full.
         let started = std::thread::Builder::new().name("keepwarm-hash".into()).spawn(move || work(&receiver));
         if let Err(error) = started {
             tracing::error!(name: "hash_thread_failed", %error, "cannot start a thread for password hashes");
@@ -61,14 +63,18 @@ fn start_threads() -> SyncSender<QueuedJob> {
 fn work(jobs: &Mutex<Receiver<QueuedJob>>) {
     loop {
         let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((job, reply)) = next else { return };
-        // The client may have gone.
-        if reply.is_closed() {
-            continue;
-        }
-        if let Ok(verdict) = catch_unwind(AssertUnwindSafe(|| matches(&job))) {
-            let _ = reply.send(verdict);
-        }
+        let Ok(queued) = next else { return };
+        answer(queued);
+    }
+}
+
+fn answer((job, reply): QueuedJob) {
+    // The client may have gone.
+    if reply.is_closed() {
+        return;
+    }
+    if let Ok(verdict) = catch_unwind(AssertUnwindSafe(|| matches(&job))) {
+        let _ = reply.send(verdict);
     }
 }
 

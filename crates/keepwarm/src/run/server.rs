@@ -58,11 +58,15 @@ pub(super) fn serve(
         Err(message) => return failed(&message),
     };
     panics::install();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = keepwarm_net::keep_blocking_threads(&mut runtime).enable_all().build();
     let status = match runtime {
         // Without the thread that receives signals and decides, nothing would end the process in order any more.
         Ok(runtime) => match abort_on_panic("the control thread", || {
-            runtime.block_on(run(source, config, takeover.as_ref(), inherited))
+            runtime.block_on(async {
+                keepwarm_net::start_blocking_thread();
+                run(source, config, takeover.as_ref(), inherited).await
+            })
         }) {
             Ok(status) => status,
             Err(StartError::Message(message)) => failed(&message),

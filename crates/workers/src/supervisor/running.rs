@@ -16,7 +16,7 @@ use super::output::{BootOutput, Capture, Output, OutputSource};
 use super::priority::LowPriority;
 use super::profile::WorkerProcessHandle;
 use super::single_request::SingleRequestDetector;
-use super::spawn::{Launch, Program, SpawnedProcess, SpawnerCommand, WorkerConnection};
+use super::spawn::{Launch, Program, SpawnedProcess, SpawnerCommand, WorkerConnection, spawn_fault};
 use super::template::{self, Template};
 use super::{
     AppSpec, Death, Exit, LinkEvent, Memory, WorkerKey, WorkerLink, WorkerLinks, WorkerState, reap, stack,
@@ -285,7 +285,7 @@ impl RunningGeneration {
         }
         self.processes.insert(id, process);
         let reply = Box::new(move |result: std::io::Result<SpawnedProcess>| {
-            reply(result.map_err(|error| WorkerEnd::NotSpawned(error.to_string())));
+            reply(result.map_err(|error| WorkerEnd::NotSpawned(spawn_fault(&error))));
         });
         // The thread ends only after the last clone of `orders`.
         let launch = Launch {

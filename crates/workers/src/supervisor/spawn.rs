@@ -242,6 +242,16 @@ pub(super) async fn start(options: Options) -> io::Result<Spawner> {
     Ok(Spawner { orders, ended, guardian })
 }
 
+/// Why a process could not be started, in words: what it means that a resource is unavailable is not in the system's.
+pub(super) fn spawn_fault(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => format!(
+            "{error}: the system allows no more processes (`pids.max` of the control group, `TasksMax=` of the unit, or `ulimit -u`)"
+        ),
+        _ => error.to_string(),
+    }
+}
+
 /// The spawner thread, from inside.
 struct SpawnerThread {
     executable: PathBuf,

@@ -22,7 +22,9 @@ use super::app::WorkerEnd;
 use super::output::{BootOutput, Capture, OutputSource};
 use super::priority::{self, LowPriority};
 use super::running::Context;
-use super::spawn::{Launch, Program, SpawnedProcess, SpawnerCommand, WorkerConnection, WorkerPipes};
+use super::spawn::{
+    Launch, Program, SpawnedProcess, SpawnerCommand, WorkerConnection, WorkerPipes, spawn_fault,
+};
 use super::{AppSpec, Exit, reap};
 
 /// How long a template may take to tell a worker's status before that is unknown.
@@ -91,7 +93,7 @@ impl Template {
         tokio::spawn(async move {
             let spawned = match rx.await {
                 Ok(Ok(spawned)) => spawned,
-                Ok(Err(error)) => return refuse_all(queue, &WorkerEnd::NotSpawned(error.to_string())),
+                Ok(Err(error)) => return refuse_all(queue, &WorkerEnd::NotSpawned(spawn_fault(&error))),
                 Err(_) => {
                     return refuse_all(queue, &WorkerEnd::NotSpawned("Keepwarm is stopping".to_owned()));
                 }

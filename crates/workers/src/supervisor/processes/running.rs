@@ -18,7 +18,7 @@ use super::slot::ProcessSlot;
 use super::{ProcessEnd, ProcessSetSnapshot, ProcessSnapshot, ProcessSpec, ReadyCheck};
 use crate::supervisor::output::{Capture, LineWatch, OutputSource};
 use crate::supervisor::running::LAST_WORDS;
-use crate::supervisor::spawn::{Launch, Program, SpawnedProcess, SpawnerCommand};
+use crate::supervisor::spawn::{Launch, Program, SpawnedProcess, SpawnerCommand, spawn_fault};
 use crate::supervisor::{Memory, reap};
 
 /// Between two attempts to connect to a process that is to accept connections.
@@ -131,7 +131,7 @@ impl RunningSet {
         let reply = Box::new(move |result: std::io::Result<SpawnedProcess>| {
             report(match result {
                 Ok(spawned) => RunEventKind::Started(spawned),
-                Err(error) => RunEventKind::Ended(ProcessEnd::NotStarted(error.to_string())),
+                Err(error) => RunEventKind::Ended(ProcessEnd::NotStarted(spawn_fault(&error))),
             });
         });
         let execution = Arc::clone(&spec.execution);
