@@ -174,8 +174,10 @@ class Asyncio(Profiles):
         worker = self.worker
         worker.get("/")
         with Ticks(worker):
-            threading.Event().wait(TIME)
-        self.assertEqual(self.collected().seconds, {})
+            threading.Event().wait(10 * TIME)
+        # A tick may come while the loop handles the one before.
+        counted = sum(sum(stacks.values()) for stacks in self.collected().seconds.values())
+        self.assertLess(counted, TIME)
 
 
 try:

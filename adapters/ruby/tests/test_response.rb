@@ -65,4 +65,28 @@ class ResponseTest < Minitest::Test
     writer.join
     assert_equal 2, wire.sent.size, "the fields, and one end"
   end
+
+  # It was cut: the thread that serves saw that the body was closed, and not that its last frame was still to be sent.
+  def test_a_response_that_another_thread_is_about_to_end_is_not_cut
+    wire = Wire.new
+    stream = Slow.new
+    stream.open(1, 0)
+    serving = Thread.current
+    closing = Queue.new
+    stream.meanwhile = lambda do
+      closing << true
+      Thread.pass until serving.stop?
+    end
+    writer = nil
+    body = lambda do |to|
+      writer = Thread.new { to.close }
+      closing.pop
+    end
+    response = Keepwarm::Response.new(wire, [3, 0])
+    response.begin(stream, false)
+    response.deliver(200, {}, body, nil)
+    assert response.over
+    writer.join
+    assert_equal 2, wire.sent.size, "the fields, and the end"
+  end
 end

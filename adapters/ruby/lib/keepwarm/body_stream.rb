@@ -64,10 +64,12 @@ module Keepwarm
 
     # The response ends here.
     def close_write
-      return unless @writing
+      @lock.synchronize do
+        return unless @writing
 
-      @writing = false
-      @lock.synchronize { @response.finish }
+        @writing = false
+        @response.finish
+      end
       closed_now
     end
 
@@ -79,6 +81,11 @@ module Keepwarm
 
     def closed?
       !@reading && !@writing
+    end
+
+    # Whether it is closed and the response has ended: another thread that closes it may not be through with that.
+    def ended?
+      @lock.synchronize { closed? }
     end
 
     def sync

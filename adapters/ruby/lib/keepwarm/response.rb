@@ -259,7 +259,7 @@ module Keepwarm
       stream = BodyStream.new(self, input)
       flush
       @connection.admitted { body.call(stream) }
-      return if stream.closed?
+      return if stream.ended?
 
       # A reference to the stream keeps this response alive.
       @detached = true

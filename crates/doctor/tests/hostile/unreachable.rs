@@ -26,10 +26,11 @@ struct FullBacklog {
 }
 
 impl FullBacklog {
-    async fn at(address: SocketAddr) -> Self {
+    /// `None`: somebody has that port.
+    async fn at(address: SocketAddr) -> Option<Self> {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.set_reuseaddr(true).expect("a socket");
-        socket.bind(address).expect("a free port");
+        socket.bind(address).ok()?;
         let listener = socket.listen(1).expect("it listens");
         let address = listener.local_addr().expect("bound");
         let mut waiting = Vec::new();
@@ -38,21 +39,27 @@ impl FullBacklog {
             waiting.push(stream);
             assert!(waiting.len() < 100, "the queue is never full");
         }
-        Self { address, _listener: listener, _waiting: waiting }
+        Some(Self { address, _listener: listener, _waiting: waiting })
     }
 }
 
 #[tokio::test]
 async fn nothing_comes_back() {
-    let hole = FullBacklog::at("127.0.0.1:0".parse().unwrap()).await;
+    let hole = FullBacklog::at("127.0.0.1:0".parse().unwrap()).await.expect("a free port");
     let it = check(&format!("http://{}/", hole.address), &settings()).await;
     found(&it, "reach.connection", Verdict::Bad, "connecting timed out after 1.0 s");
 }
 
 #[tokio::test]
 async fn the_first_address_is_silent_and_the_second_responds() {
-    let address = serve(usize::MAX, |_| async { Ok(()) }).await;
-    let hole = FullBacklog::at(SocketAddr::new("127.0.0.2".parse().unwrap(), address.port())).await;
+    // A port that is free at both addresses.
+    let (address, hole) = loop {
+        let address = serve(usize::MAX, |_| async { Ok(()) }).await;
+        let twin = SocketAddr::new("127.0.0.2".parse().unwrap(), address.port());
+        if let Some(hole) = FullBacklog::at(twin).await {
+            break (address, hole);
+        }
+    };
     let mut settings = settings();
     settings.resolve =
         [hole.address, address].map(|it| ("shop.example".to_owned(), it.port(), it.ip())).to_vec();
