@@ -16,6 +16,9 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::process;
 
+const ROWS: usize = 50;
+const COLUMNS: usize = 200;
+
 /// A program whose standard streams are a terminal, which is its controlling one: Ctrl-C is SIGINT. Killed when dropped.
 pub struct Terminal {
     child: Child,
@@ -51,7 +54,7 @@ impl Terminal {
         grantpt(&master).expect("granted");
         unlockpt(&master).expect("unlocked");
         let name = ptsname(&master, Vec::new()).expect("its name");
-        let size = Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: ROWS as u16, ws_col: COLUMNS as u16, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&master, size).expect("a size");
         let path = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
         let side = || -> OwnedFd {
@@ -103,17 +106,17 @@ impl Terminal {
         }
     }
 
-    /// Waits until this text has been written: also on a screen that is drawn without line ends.
+    /// Waits until this text has been written, or stands on the screen: a program that draws one writes only the letters that differ from those before.
     #[track_caller]
     pub fn wait_for_text(&self, part: &str, bound: Duration) {
         let deadline = Instant::now() + bound;
         let mut text = self.screen.text.lock().expect("no panic while locked");
-        while !text.0.contains(part) {
+        while !text.0.contains(part) && !drawn(&text.0).contains(part) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || text.1 {
                 let shown = text.0.clone();
                 drop(text);
-                panic!("no {part:?} within {bound:?}\n---- screen\n{shown:?}");
+                panic!("no {part:?} within {bound:?}\n---- screen\n{}\n{shown:?}", drawn(&shown));
             }
             text = self.screen.changed.wait_timeout(text, left).expect("no panic while locked").0;
         }
@@ -172,6 +175,44 @@ impl Drop for Terminal {
     }
 }
 
+/// The rows of the screen on which all this was written, as far as `keepwarm` uses one: positions (`CSI n;m H`) and clearing (`J`, `K`).
+fn drawn(written: &str) -> String {
+    let mut rows = vec![vec![' '; COLUMNS]; ROWS];
+    let (mut row, mut column) = (0, 0);
+    let mut rest = written.chars().peekable();
+    while let Some(letter) = rest.next() {
+        match letter {
+            '\x1b' if rest.next_if_eq(&'[').is_some() => {
+                let mut parameters = String::new();
+                while let Some(part) = rest.next_if(|part| !part.is_ascii_alphabetic()) {
+                    parameters.push(part);
+                }
+                match rest.next() {
+                    Some('H') => {
+                        let mut place = parameters
+                            .split(';')
+                            .map(|number| number.parse().map_or(0, |number: usize| number.saturating_sub(1)));
+                        (row, column) = (place.next().unwrap_or(0), place.next().unwrap_or(0));
+                    }
+                    Some('J') => rows.iter_mut().for_each(|row| row.fill(' ')),
+                    Some('K') => {
+                        rows.iter_mut().skip(row).take(1).flatten().skip(column).for_each(|cell| *cell = ' ')
+                    }
+                    _ => {}
+                }
+            }
+            '\n' => (row, column) = (row + 1, 0),
+            letter => {
+                if let Some(cell) = rows.get_mut(row).and_then(|row| row.get_mut(column)) {
+                    *cell = letter;
+                }
+                column += 1;
+            }
+        }
+    }
+    rows.iter().map(|row| row.iter().collect::<String>() + "\n").collect()
+}
+
 fn collect(mut from: File, screen: &Arc<Screen>) {
     let screen = Arc::clone(screen);
     std::thread::spawn(move || {
@@ -185,4 +226,19 @@ fn collect(mut from: File, screen: &Arc<Screen>) {
         screen.text.lock().expect("no panic while locked").1 = true;
         screen.changed.notify_all();
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_on_the_screen_is_more_than_what_was_written_last() {
+        let screen = drawn(
+            "\x1b[2J\x1b[1;1HDOING NOW\x1b[2;3H\x1b[7mrow\x1b[27m\x1b[1;1HEN\x1b[1;4HED\x1b[1;6H\x1b[K",
+        );
+        assert!(screen.starts_with("ENIED "), "{screen}");
+        assert!(screen.contains("\n  row "), "{screen}");
+        assert!(drawn("one\ntwo").starts_with("one"), "lines");
+    }
 }

@@ -40,7 +40,6 @@ fn the_verdict_and_the_lists_are_shown_until_q() {
     terminal.wait_for_text("kettle", BOUND);
     assert!(!terminal.is_cooked(), "keys come as they are pressed");
     terminal.press("\t");
-    // Only what differs from the list before is written.
     terminal.wait_for_text("DOING", BOUND);
     terminal.wait_for_text("GET", BOUND);
     terminal.press("?");
@@ -159,7 +158,6 @@ fn a_small_terminal_and_a_new_size_are_followed() {
     terminal.wait_for_text("Certificates", BOUND);
     terminal.resize(40, 12);
     terminal.press("\t");
-    // The head of the list: of its rows, what the list before had in the same cells is not written again.
     terminal.wait_for_text("DOING", BOUND);
     terminal.press("q");
     assert!(terminal.wait_for_exit(BOUND).success());
