@@ -5,7 +5,7 @@
 
 What runs often is laid out and inlined for speed, what never runs for size. The record is a file of the repository, so that two builds
 still give the same bytes; it fits one version of Rust and one architecture, and loses what has changed since, function by function. Make a new
-one before a release: it takes an hour on two cores, most of it for a program that counts.
+one before a release: it takes twenty minutes on two cores, most of them to compile a program that counts.
 """
 
 import argparse

@@ -392,6 +392,23 @@ fn a_file_that_is_not_used_is_named() {
     assert!(!said(&output).contains(unused), "{}", said(&output));
 }
 
+#[test]
+fn a_file_given_as_the_target_is_not_taken_for_an_app() {
+    let folder = Folder::new("target");
+    folder.write("shop.toml", "[listen.a]\nbind = '127.0.0.1:0'\n");
+    for arguments in [&["run", "shop.toml"][..], &["run", "--dry-run", "shop.toml"]] {
+        let output = run(arguments, &folder.0);
+        assert_eq!(output.status.code(), Some(2));
+        let said = said(&output);
+        assert!(
+            said.contains(
+                "`shop.toml` is a configuration file, not an app: start `keepwarm run --config shop.toml`"
+            ),
+            "{said}"
+        );
+    }
+}
+
 /// Packages of an environment that was moved or removed are missing, and no error says where they were looked for.
 #[test]
 fn an_environment_that_is_gone_and_the_interpreter_in_its_place_are_named() {

@@ -115,8 +115,10 @@ pub struct Credentials {
     pub uid: u32,
     /// Its group.
     pub gid: u32,
-    /// Whether it may start processes as other users and groups.
+    /// Whether it may start processes as other users and groups (CAP_SETUID and CAP_SETGID).
     pub may_change: bool,
+    /// Whether it may signal processes of other users (CAP_KILL).
+    pub may_signal: bool,
 }
 
 /// A resource limit of a process.

@@ -187,6 +187,11 @@ impl ConfigPlace {
             return Err("--boot needs --dry-run: it starts one worker of each app to check that it loads, and serves nothing"
                 .to_owned());
         }
+        if let Some(file) = options.target.as_ref().filter(|target| target.ends_with(".toml")) {
+            return Err(format!(
+                "`{file}` is a configuration file, not an app: start `keepwarm run --config {file}`"
+            ));
+        }
         if options.target.is_some() || !options.command.is_empty() {
             let variables = cli::Variables::of_process();
             return Ok(Self::CommandLine(Target {

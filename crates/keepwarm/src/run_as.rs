@@ -59,6 +59,11 @@ pub(crate) fn choose(app: &App, start: &StartCommand) -> UserChoice {
             "Keepwarm cannot change to another user (it lacks CAP_SETUID or CAP_SETGID)".to_owned(),
         );
     }
+    if !process.may_signal {
+        return UserChoice::Root(
+            "Keepwarm could not stop the processes of another user (it lacks CAP_KILL)".to_owned(),
+        );
+    }
     let Some(account) = owner(app).or_else(|| users::user(NOBODY)) else {
         return UserChoice::Root(format!("there is no user `{NOBODY}`"));
     };

@@ -51,10 +51,15 @@ pub(crate) fn group(name: &str) -> Option<u32> {
     }
 }
 
-/// The user and group of this process, and whether it may change them.
+/// The user and group of this process, and what it may do about others.
 pub(crate) fn credentials() -> Credentials {
     let both = CapabilitySet::SETUID | CapabilitySet::SETGID;
-    Credentials { uid: geteuid().as_raw(), gid: getegid().as_raw(), may_change: has_right(both) }
+    Credentials {
+        uid: geteuid().as_raw(),
+        gid: getegid().as_raw(),
+        may_change: has_right(both),
+        may_signal: has_right(CapabilitySet::KILL),
+    }
 }
 
 /// In a container also root may do less.

@@ -148,6 +148,8 @@ impl StopListening {
 
 /// Pause before a retry of what the system has refused.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Accepts that may fail in a row, each for its connection, without a pause. This number is arbitrary.
+const MAX_FAILURES: u32 = 16;
 /// Without a new connection for this long, all earlier ones are accepted.
 const REST: Duration = Duration::from_millis(50);
 
@@ -163,6 +165,7 @@ pub async fn serve(bound: ListeningSocket, context: Arc<ListenerContext>, mut st
         local,
         context,
         burst: AcceptBurst::default(),
+        failures: Cell::new(0),
     };
     tokio::select! {
         biased;
@@ -174,9 +177,7 @@ pub async fn serve(bound: ListeningSocket, context: Arc<ListenerContext>, mut st
         // A panic cannot break the listener's state.
         () = keepwarm_net::restarted("accept", || listener.accept_all()) => {}
     }
-    while tokio::time::timeout(REST, listener.wait_for_client()).await.is_ok() {
-        listener.accept_within_limit().await;
-    }
+    listener.accept_earlier().await;
 }
 
 /// A listening socket that is not watched serves nobody: without memory for that, only time helps.
@@ -201,6 +202,8 @@ struct Listener {
     local: LocalAddress,
     context: Arc<ListenerContext>,
     burst: AcceptBurst,
+    /// How many accepts in a row have failed with an error of one connection.
+    failures: Cell<u32>,
 }
 
 /// Clients that were accepted one after another without waiting. A burst is expected to be as long as the previous one: until then nothing
@@ -240,6 +243,14 @@ impl Listener {
         }
     }
 
+    /// Accepts what has waited since before the end of the listening.
+    async fn accept_earlier(&self) {
+        while tokio::time::timeout(REST, self.wait_for_client()).await.is_ok() && !self.is_failing() {
+            self.accept_within_limit().await;
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
     /// Waits until a connection could be accepted. An accept that finds none, at the end of a burst and on each thread that came too late,
     /// takes nine times as long as this check: Linux makes the new socket before it looks for a connection.
     async fn wait_for_client(&self) {
@@ -272,6 +283,7 @@ impl Listener {
         }
         match accept(self.socket.get_ref()) {
             Ok((fd, client)) => {
+                self.failures.set(0);
                 self.burst.note_accepted();
                 begin(fd, client, &self.local, &self.context);
             }
@@ -282,32 +294,51 @@ impl Listener {
         }
     }
 
+    /// Whether these are no longer errors of single connections: with that many in a row, each will fail.
+    fn is_failing(&self) -> bool {
+        self.failures.get() >= MAX_FAILURES
+    }
+
     /// Recovers from a failed accept. Without descriptors or memory only the end of another connection helps.
     async fn recover(&self, error: &io::Error) {
-        if concerns_one_connection(error) {
+        if is_transient(error) {
             return;
+        }
+        let of_one_connection = concerns_one_connection(error);
+        if of_one_connection {
+            self.failures.set(self.failures.get().saturating_add(1));
+            if !self.failures.get().is_multiple_of(MAX_FAILURES) {
+                return;
+            }
         }
         if LAST_WARNING.get().is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
             LAST_WARNING.set(Some(tokio::time::Instant::now()));
             tracing::warn!(
                 name: "accept_failed",
                 %error, listener = &*self.context.meter.name,
-                "cannot accept connections; they wait, will retry; raise the limit on open files (systemd: LimitNOFILE), \
+                "cannot accept connections; they wait, will retry; if too many files are open, raise that limit (systemd: LimitNOFILE), \
                  or lower `server.limits.connections`"
             );
+        }
+        if of_one_connection {
+            return tokio::time::sleep(PAUSE).await;
         }
         let count = self.context.open.count();
         self.context.open.make_room(|| self.context.open.count() < count).await;
     }
 }
 
-/// Whether an error of an accept is unrelated to the listening socket and this process: another thread was faster, the client has left, or its network is gone, which
-/// Linux reports here (accept(2)).
+/// Whether another thread was faster, or a signal came.
+fn is_transient(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::AGAIN | Errno::INTR))
+}
+
+/// Whether an error of an accept is unrelated to the listening socket and this process: the client has left, or its network is gone, which Linux reports here (accept(2)).
+/// So are refusals of a firewall; but those of a filter of system calls or of a security module concern every connection, and leave it waiting.
 fn concerns_one_connection(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    const SUCH: [Errno; 12] = [
-        Errno::AGAIN,
-        Errno::INTR,
+    const SUCH: [Errno; 10] = [
         Errno::CONNABORTED,
         Errno::PERM,
         Errno::PROTO,

@@ -7,6 +7,9 @@ use crate::model::Server;
 use crate::raw::{Span, Table};
 use crate::sources::Account;
 
+/// Where root has been left without them.
+const ADD_CAPABILITIES: &str = "containers: add SETUID, SETGID, KILL, CHOWN and DAC_OVERRIDE (`cap_add`, `--cap-add`, `capabilities.add`); systemd: the same with CAP_ in `CapabilityBoundingSet=`";
+
 /// `user` and `group` before the checks.
 pub(crate) struct RunAsDraft {
     pub(crate) user: Option<(Account, Span)>,
@@ -53,11 +56,28 @@ impl RunAsDraft {
                 true => "in a group other than Keepwarm's own".to_owned(),
                 false => format!("as `{}`", account.name),
             };
-            let message = format!("cannot run {runs} {whom}: this requires root");
+            let (requires, help) = match own.uid {
+                0 => ("CAP_SETUID and CAP_SETGID, which Keepwarm lacks", ADD_CAPABILITIES),
+                _ => ("root", "start Keepwarm as root; it then runs them as the configured user"),
+            };
+            return cx
+                .problem(
+                    span.unwrap_or(section),
+                    format!("cannot run {runs} {whom}: this requires {requires}"),
+                )
+                .expected("no `user` and no `group`, or those that Keepwarm itself runs as")
+                .help(help)
+                .reject(cx);
+        }
+        if account.uid != own.uid && !own.may_signal {
+            let message = format!(
+                "cannot run {runs} as `{}`: Keepwarm could not stop them, because it lacks CAP_KILL",
+                account.name
+            );
             return cx
                 .problem(span.unwrap_or(section), message)
-                .expected("no `user` and no `group`, or those that Keepwarm itself runs as")
-                .help("start Keepwarm as root; it then runs them as the configured user")
+                .expected("no `user`, the one that Keepwarm itself runs as, or CAP_KILL")
+                .help(ADD_CAPABILITIES)
                 .reject(cx);
         }
         let directory = directory.to_string_lossy().into_owned();

@@ -368,7 +368,7 @@ fn unreadable_files_are_reported() {
         }
 
         fn credentials(&self) -> crate::Credentials {
-            crate::Credentials { uid: 0, gid: 0, may_change: true }
+            crate::Credentials { uid: 0, gid: 0, may_change: true, may_signal: true }
         }
 
         fn may_enter(&self, _: &str, _: &crate::Account) -> bool {

@@ -130,8 +130,8 @@ impl Sources for MemorySources {
 
     fn credentials(&self) -> Credentials {
         match self.unprivileged {
-            true => Credentials { uid: 1000, gid: 1000, may_change: false },
-            false => Credentials { uid: 0, gid: 0, may_change: true },
+            true => Credentials { uid: 1000, gid: 1000, may_change: false, may_signal: false },
+            false => Credentials { uid: 0, gid: 0, may_change: true, may_signal: true },
         }
     }
 

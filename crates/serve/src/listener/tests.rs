@@ -1,5 +1,6 @@
 //! Which side ends an idle connection, and when.
 
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -144,7 +145,7 @@ fn an_error_of_one_connection_is_none_of_the_listening_socket() {
     use rustix::io::Errno;
     for (errno, one) in [
         (Errno::CONNABORTED, true),
-        (Errno::AGAIN, true),
+        (Errno::PERM, true),
         (Errno::HOSTUNREACH, true),
         (Errno::MFILE, false),
         (Errno::NFILE, false),
@@ -153,4 +154,44 @@ fn an_error_of_one_connection_is_none_of_the_listening_socket() {
     ] {
         assert_eq!(concerns_one_connection(&errno.into()), one, "{errno:?}");
     }
+}
+
+/// Accepting from it fails with EOPNOTSUPP, and what waits keeps waiting: so do all connections where a security module or a filter of system calls refuses `accept`.
+fn socket_that_refuses() -> std::net::UdpSocket {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(b"waits", socket.local_addr().unwrap()).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+fn listener_that_fails(context: Arc<ListenerContext>) -> Listener {
+    Listener {
+        socket: watch_socket(OwnedFd::from(socket_that_refuses()), Interest::READABLE).unwrap(),
+        local: LocalAddress::Unix(None),
+        context,
+        burst: AcceptBurst::default(),
+        failures: Cell::new(0),
+    }
+}
+
+#[tokio::test]
+async fn a_listening_socket_that_refuses_each_accept_is_tried_again_after_a_pause() {
+    let run = async {
+        let listener = listener_that_fails(serve_one().context);
+        let time = Duration::from_millis(300);
+        assert!(tokio::time::timeout(time, listener.accept_all()).await.is_err());
+        let most = MAX_FAILURES * 10;
+        let failures = listener.failures.get();
+        assert!((MAX_FAILURES..most).contains(&failures), "{failures} attempts in {time:?}");
+    };
+    tokio::task::LocalSet::new().run_until(run).await;
+}
+
+#[tokio::test]
+async fn the_end_does_not_wait_for_connections_that_cannot_be_accepted() {
+    let run = async {
+        let listener = listener_that_fails(serve_one().context);
+        tokio::time::timeout(Duration::from_secs(30), listener.accept_earlier()).await.unwrap();
+    };
+    tokio::task::LocalSet::new().run_until(run).await;
 }

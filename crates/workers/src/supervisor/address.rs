@@ -157,7 +157,12 @@ fn folder_path(seed: u64) -> io::Result<PathBuf> {
 fn make_private(folder: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
     make(folder, 0o700)?;
     match owner {
-        Some((user, group)) => std::os::unix::fs::chown(folder, Some(user), Some(group)),
+        Some((user, group)) => std::os::unix::fs::chown(folder, Some(user), Some(group)).map_err(|error| {
+            told(
+                &error,
+                "cannot give the directory of its socket to its user, which takes the capability CAP_CHOWN",
+            )
+        }),
         None => Ok(()),
     }
 }

@@ -28,7 +28,8 @@ use super::{AppSpec, Death, Exit, KILL_AFTER, RecycleReason, Recycling, WorkerSt
 
 /// From the end of the wire to SIGKILL, for a worker that does not end by itself. It may still print why it ends.
 const CLOSED_KILL_AFTER: Duration = Duration::from_secs(2);
-/// From SIGKILL until its place is given to another, should the kernel not let it end: it waits for a disk or a file server that does not respond.
+/// From SIGKILL until its place is given to another, or it is not waited for any longer, should the kernel not let it end: it waits for a disk or a file server that
+/// does not respond.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
 /// Names a worker within its generation; never used again.
@@ -50,6 +51,8 @@ pub(super) enum Action {
     Retire { id: WorkerId },
     /// Stop this worker.
     Signal { id: WorkerId, signal: StopSignal, why: String },
+    /// It was killed and does not end, and nothing follows it: it is not waited for any longer.
+    Abandon { id: WorkerId },
     /// A worker ended that should not have; another is started after `wait`.
     Restart { id: WorkerId, number: u32, reason: String, wait: Duration },
     /// A worker ended that should not have; its place is served already.

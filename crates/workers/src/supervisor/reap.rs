@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_send_signal, waitid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::WeakUnboundedSender;
 
 use super::Exit;
 use super::children;
@@ -21,11 +22,11 @@ use super::template::TemplateReaper;
 /// Waits until the process has ended, kills what is left of its group, unless that is spared, and only then takes its status: until that
 /// moment the kernel gives its id, which is the group's, to nobody else.
 ///
-/// `parent`: whose child it is, if it is not Keepwarm's own.
+/// `parent`: whose child it is, if it is not Keepwarm's own. `orders` does not keep the spawner thread alive: a process that does not end is not waited for.
 pub(super) async fn reap(
     pid: Pid,
     pidfd: Arc<OwnedFd>,
-    orders: UnboundedSender<SpawnerCommand>,
+    orders: WeakUnboundedSender<SpawnerCommand>,
     parent: Option<TemplateReaper>,
     spares: &AtomicBool,
 ) -> Exit {
@@ -34,8 +35,10 @@ pub(super) async fn reap(
         // An error: nobody is left, or it died before it had a group.
         let _ = kill_process_group(pid, Signal::KILL);
     }
-    // An error: the thread has ended, and its guardian with it.
-    let _ = orders.send(SpawnerCommand::Forget(pid));
+    if let Some(orders) = orders.upgrade() {
+        // An error: the thread has ended, and its guardian with it.
+        let _ = orders.send(SpawnerCommand::Forget(pid));
+    }
     if let Some(parent) = parent {
         return parent.reap(pid).await;
     }
@@ -45,9 +48,17 @@ pub(super) async fn reap(
 
 /// SIGKILL goes to the whole group, other signals to the worker alone.
 pub(super) fn send_signal(pid: Pid, pidfd: impl AsFd, signal: Signal) {
-    // An error: it has ended and was reaped, so that the id may be somebody else's by now.
-    if pidfd_send_signal(pidfd, signal).is_ok() && signal == Signal::KILL {
-        let _ = kill_process_group(pid, Signal::KILL);
+    match pidfd_send_signal(pidfd, signal) {
+        Ok(()) if signal == Signal::KILL => {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+        Err(Errno::PERM) => tracing::error!(
+            name: "signal_refused", target: "keepwarm::supervisor",
+            pid = pid.as_raw_nonzero(), signal = signal.as_raw(),
+            "the system does not let Keepwarm signal this process: it has become another user, and Keepwarm lacks CAP_KILL"
+        ),
+        // An error: it has ended and was reaped, so that the id may be somebody else's by now.
+        _ => {}
     }
 }
 
@@ -85,7 +96,7 @@ async fn wait_exited_blocking(pidfd: Arc<OwnedFd>) -> Arc<OwnedFd> {
 fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             result => return Ok(result?),
         }
     }

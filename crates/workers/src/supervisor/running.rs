@@ -370,7 +370,7 @@ impl RunningGeneration {
         context: &Context,
     ) {
         let (app, generation) = (self.spec.name.clone(), self.generation);
-        let (events, orders) = (context.events.clone(), context.orders.clone());
+        let (events, orders) = (context.events.clone(), context.orders.downgrade());
         tokio::spawn(async move {
             let ReapTarget { pid, pidfd, parent, spares } = process;
             let exit = reap::reap(pid, pidfd, orders, parent, &spares).await;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use keepwarm_net::simulation::{Peer, Rng, pair};
 use rustix::process::{Pid, Signal};
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, WeakUnboundedSender};
 use tokio::sync::{oneshot, watch};
 
 use super::spawn::{Launch, Program, SpawnedProcess, Spawner, SpawnerCommand, WorkerConnection, WorkerPipes};
@@ -193,7 +193,7 @@ fn number(pid: Pid) -> u32 {
 pub(super) async fn reap(
     pid: Pid,
     _: Arc<OwnedFd>,
-    orders: UnboundedSender<SpawnerCommand>,
+    orders: WeakUnboundedSender<SpawnerCommand>,
     _: Option<TemplateReaper>,
     _: &AtomicBool,
 ) -> Exit {
@@ -201,8 +201,10 @@ pub(super) async fn reap(
     let Some(end) = end else { return Exit::Unknown };
     let exit = end.ended().await;
     forget(number(pid));
-    // An error: the spawner has ended.
-    let _ = orders.send(SpawnerCommand::Forget(pid));
+    if let Some(orders) = orders.upgrade() {
+        // An error: the spawner has ended.
+        let _ = orders.send(SpawnerCommand::Forget(pid));
+    }
     exit
 }
 

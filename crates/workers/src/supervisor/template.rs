@@ -186,7 +186,7 @@ impl TemplateTask {
         let mut long = Box::pin(tokio::time::sleep(long));
         let spares = AtomicBool::new(false);
         let mut ended =
-            Box::pin(reap::reap(self.pid, Arc::clone(&self.pidfd), self.orders.clone(), None, &spares));
+            Box::pin(reap::reap(self.pid, Arc::clone(&self.pidfd), self.orders.downgrade(), None, &spares));
         let Ok(mut socket) = TemplateSocket::new(socket) else {
             reap::send_signal(self.pid, &self.pidfd, Signal::KILL);
             return refuse_all(queue, &WorkerEnd::Exited(ended.await));

@@ -259,9 +259,14 @@ async fn ask(endpoint: &Endpoint, policy: &ServerPolicy) -> Result<(), Option<St
 
 /// A connection for a question. `None` when nobody listens.
 async fn connect(endpoint: &Endpoint) -> Result<Io, Option<String>> {
-    use std::io::ErrorKind::{ConnectionRefused, NotFound};
-    let absent = |error: &std::io::Error| matches!(error.kind(), ConnectionRefused | NotFound);
-    endpoint.connect().await.map_err(|error| (!absent(&error)).then(|| error.to_string()))
+    use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+    endpoint.connect().await.map_err(|error| match error.kind() {
+        ConnectionRefused | NotFound => None,
+        PermissionDenied => Some(format!(
+            "{error}; for a socket of another user Keepwarm needs the capability CAP_DAC_OVERRIDE"
+        )),
+        _ => Some(error.to_string()),
+    })
 }
 
 /// The name that checks give themselves.

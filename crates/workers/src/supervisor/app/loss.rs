@@ -67,7 +67,14 @@ impl Generation {
         match self.phase {
             Phase::Trial => return self.give_up(id, number, reason, None, now),
             Phase::First | Phase::Serving => {}
-            Phase::Failed(_) | Phase::Retiring => return,
+            Phase::Failed(_) | Phase::Retiring => {
+                self.workers.remove(&id);
+                self.actions.push_back(Action::Abandon { id });
+                return;
+            }
+        }
+        if self.workers.get(&id).is_some_and(|worker| worker.end_reason == EndReason::Planned) {
+            return;
         }
         let served = self.is_served(number);
         let Some(slot) = self.slot(number).filter(|slot| slot.spawn_at.is_none() && !slot.given_up) else {

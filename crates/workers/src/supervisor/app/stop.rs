@@ -116,7 +116,7 @@ impl Generation {
     pub(super) fn kill_all(&mut self, now: Instant) {
         for (&id, worker) in &mut self.workers {
             worker.end_reason = EndReason::Planned;
-            worker.enter(WorkerState::Stopping, None, now);
+            worker.enter_killed(now);
             let why = "has no time to finish".to_owned();
             self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why });
         }

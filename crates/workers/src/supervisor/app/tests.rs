@@ -87,6 +87,7 @@ impl Bench {
                     self.told.push(format!("restart {number} in {} ms: {reason}", wait.as_millis()));
                 }
                 Action::SlowBoot { id, .. } => self.slow.push(self.index(id)),
+                Action::Abandon { id } => self.told.push(format!("abandon {}", self.index(id))),
                 Action::Lost { number, .. } => self.told.push(format!("lost {number}")),
                 Action::GiveUpSlot { number, .. } => self.told.push(format!("give up place {number}")),
                 Action::GiveUp { reason, .. } => self.told.push(format!("give up: {reason}")),
@@ -415,9 +416,9 @@ fn retired_workers_get_their_time_then_sigterm_then_sigkill() {
     assert_eq!(bench.told(), ["Term 0"]);
     bench.pass(secs(2));
     assert_eq!(bench.told(), ["Kill 0"]);
-    assert_eq!(bench.machine.poll_timeout(), None);
     bench.exit(0, KILLED);
     assert!(bench.machine.is_over());
+    assert_eq!(bench.machine.poll_timeout(), None);
 }
 
 #[test]

@@ -129,11 +129,10 @@ impl Worker {
         self.deadline = deadline;
     }
 
-    /// SIGKILL is on its way. If another worker will follow, the wait for this one is bounded.
+    /// SIGKILL is on its way, and the wait for its end is bounded.
     pub(super) fn enter_killed(&mut self, now: Instant) {
         self.killed = true;
-        let is_followed = self.end_reason != EndReason::Planned;
-        self.enter(WorkerState::Stopping, is_followed.then(|| now + UNKILLABLE_AFTER), now);
+        self.enter(WorkerState::Stopping, Some(now + UNKILLABLE_AFTER), now);
     }
 
     /// Starting or serving.
@@ -181,7 +180,7 @@ impl Worker {
                 actions.push_back(Action::Signal { id, signal: StopSignal::Term, why });
             }
             // It has its deadline already, or was killed.
-            WorkerState::Stopping if self.killed => self.deadline = None,
+            WorkerState::Stopping if self.killed => self.deadline = Some(now + UNKILLABLE_AFTER),
             WorkerState::Stopping => {
                 let latest = deadline.max(now + KILL_AFTER);
                 self.deadline = self.deadline.map(|old| old.min(latest));

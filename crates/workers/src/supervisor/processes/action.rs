@@ -86,6 +86,10 @@ pub(super) enum ProcessNews {
     Unkillable {
         id: RunId,
     },
+    /// The same, and none is to follow it.
+    Abandoned {
+        id: RunId,
+    },
 }
 
 /// How a process ended.

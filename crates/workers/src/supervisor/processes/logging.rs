@@ -102,6 +102,12 @@ pub(super) fn news(subject: Subject<'_>, news: &ProcessNews) {
                 "process was killed but does not exit; its successor waits"
             );
         }
+        ProcessNews::Abandoned { .. } => log_process!(
+            error,
+            subject,
+            "process_left_behind",
+            "process was killed but does not exit; Keepwarm no longer waits for it"
+        ),
         ProcessNews::RunEnded { .. } | ProcessNews::RunSkipped { .. } | ProcessNews::RunMissed { .. } => {
             of_schedule(subject, news);
         }

@@ -162,7 +162,7 @@ impl RunningSet {
         let pending = std::mem::take(&mut run.pending);
         let is_ready = run.spec.ready.is_none();
         let left = variables(&run.spec, run.number);
-        tokio::spawn(watch(pid, pidfd, left, last_words, context.orders.clone(), report));
+        tokio::spawn(watch(pid, pidfd, left, last_words, context.orders.downgrade(), report));
         logging::started(self.subject(Some(id)));
         pending.into_iter().for_each(|signal| self.signal(id, signal));
         if is_ready {
@@ -247,7 +247,8 @@ fn run_of(news: &ProcessNews) -> Option<RunId> {
         | ProcessNews::Finished { id, .. }
         | ProcessNews::RunEnded { id, .. }
         | ProcessNews::RunSkipped { id, .. }
-        | ProcessNews::Unkillable { id } => Some(*id),
+        | ProcessNews::Unkillable { id }
+        | ProcessNews::Abandoned { id } => Some(*id),
         ProcessNews::RunMissed { .. } => None,
     }
 }
@@ -264,11 +265,13 @@ async fn watch(
     pidfd: Arc<OwnedFd>,
     left: Vec<String>,
     last_words: oneshot::Receiver<()>,
-    orders: tokio::sync::mpsc::UnboundedSender<SpawnerCommand>,
+    orders: tokio::sync::mpsc::WeakUnboundedSender<SpawnerCommand>,
     report: impl Fn(RunEventKind),
 ) {
     let exit = reap::reap(pid, pidfd, orders.clone(), None, &AtomicBool::new(false)).await;
-    kill_left(&orders, left).await;
+    if let Some(orders) = orders.upgrade() {
+        kill_left(&orders, left).await;
+    }
     // An error: something that is not found by its environment holds the pipe; its words are still logged when they come.
     let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
     report(RunEventKind::Ended(ProcessEnd::Exited(exit)));

@@ -29,7 +29,7 @@ pub(super) const SETTLED: Duration = Duration::from_secs(1);
 const FULL_LIFE: Duration = Duration::from_secs(1);
 /// The longest sleep until a run: the clock of the machine may be set meanwhile.
 const LOOK: Duration = Duration::from_secs(30);
-/// From SIGKILL until the log says that the kernel does not let it end.
+/// From SIGKILL until the log says that the kernel does not let it end, and it is not waited for any longer if none follows it.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
 /// What the set is to do.
@@ -264,8 +264,12 @@ impl ProcessSet {
     }
 
     pub(super) fn kill_all(&mut self, why: &str, now: Instant) {
-        let ids: Vec<RunId> =
-            self.slots.iter().filter(|slot| !slot.killed).filter_map(|slot| slot.run).collect();
+        let ids: Vec<RunId> = self
+            .slots
+            .iter()
+            .filter(|slot| !slot.killed || slot.deadline.is_none())
+            .filter_map(|slot| slot.run)
+            .collect();
         for id in ids {
             self.kill(id, why.to_owned(), now);
         }
@@ -319,8 +323,14 @@ impl ProcessSet {
         self.actions.push_back(ProcessAction::Start { id, number, spec });
     }
 
+    /// Keepwarm ends. A set that is only removed may come back, and none of its processes may run twice.
+    fn ends(&self) -> bool {
+        self.goal == SetGoal::Stop && self.stop_by.is_some()
+    }
+
     fn check_deadlines(&mut self, now: Instant) {
         let due = |slot: &&ProcessSlot| slot.deadline.is_some_and(|deadline| deadline <= now);
+        let ends = self.ends();
         let ids: Vec<RunId> = self.slots.iter().filter(due).filter_map(|slot| slot.run).collect();
         for id in ids {
             let Some(slot) = self.slot(id) else { continue };
@@ -340,6 +350,11 @@ impl ProcessSet {
                 ProcessState::Running => {
                     slot.outdated.get_or_insert((ReplaceReason::Age, "reached max_age".to_owned()));
                 }
+                ProcessState::Stopping if slot.killed && ends => {
+                    slot.run = None;
+                    slot.enter(ProcessState::Stopped, now);
+                    self.actions.push_back(ProcessAction::Log(ProcessNews::Abandoned { id }));
+                }
                 ProcessState::Stopping if slot.killed => {
                     self.actions.push_back(ProcessAction::Log(ProcessNews::Unkillable { id }));
                 }
@@ -355,8 +370,12 @@ impl ProcessSet {
 
     fn stop_one(&mut self, id: RunId, why: &str, now: Instant) {
         let by = self.stop_by;
+        let ends = self.ends();
         let Some(slot) = self.slot(id) else { return };
         if slot.killed {
+            if ends {
+                slot.deadline.get_or_insert(now + UNKILLABLE_AFTER);
+            }
             return;
         }
         let deadline = now + slot.spec.stop_timeout;

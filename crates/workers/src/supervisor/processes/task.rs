@@ -63,7 +63,7 @@ pub(super) async fn run(
     let printed = BootOutput::new(false);
     let last_words = output.attach(source, pipes.stdout, pipes.stderr, Capture::All(printed.clone()));
     let never = AtomicBool::new(false);
-    let mut end = std::pin::pin!(reap::reap(pid, Arc::clone(&pidfd), orders.clone(), None, &never));
+    let mut end = std::pin::pin!(reap::reap(pid, Arc::clone(&pidfd), orders.downgrade(), None, &never));
     let mut stopped = None;
     let exit = tokio::select! {
         exit = &mut end => exit,

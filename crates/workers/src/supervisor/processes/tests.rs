@@ -441,6 +441,32 @@ fn times_that_have_passed_are_not_made_up_for() {
 }
 
 #[test]
+fn a_stop_does_not_wait_for_one_that_the_kernel_does_not_let_end() {
+    for killed_before in [false, true] {
+        let mut bench = Bench::released(spec(1));
+        bench.pass(SECOND);
+        if killed_before {
+            bench.set.kill_all("an operator requested it", bench.clocks.now);
+            bench.drive();
+            bench.pass(SECOND * 3600);
+        }
+        bench.set.stop(Some(bench.clocks.now + SECOND), "Keepwarm is stopping", bench.clocks.now);
+        bench.drive();
+        bench.pass(SECOND * 5);
+        assert!(killed_before || !bench.set.is_over());
+        bench.pass(SECOND);
+        assert!(bench.set.is_over(), "{killed_before}");
+        let abandoned = |action: &ProcessAction| {
+            matches!(action, ProcessAction::Log(ProcessNews::Abandoned { .. })).then_some(())
+        };
+        assert_eq!(bench.took(abandoned), [()]);
+        // Much later it does end.
+        bench.end(1, &ProcessEnd::Exited(Exit::Signal { number: 9, core_dumped: false }));
+        assert_eq!((bench.set.is_over(), bench.starts()), (true, 0));
+    }
+}
+
+#[test]
 fn a_stop_gives_each_its_time_but_none_beyond_the_grace() {
     let mut bench = Bench::released(spec(2));
     bench.pass(SECOND);

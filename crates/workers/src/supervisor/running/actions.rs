@@ -47,6 +47,15 @@ impl RunningGeneration {
                     "worker {reason}; starting another"
                 );
             }
+            Action::Abandon { id } => {
+                tracing::error!(
+                    name: "worker_not_ending", target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = self.processes.get(&id).map(|process| process.number),
+                    pid = self.pid(id), generation = self.generation,
+                    "worker was killed but does not exit; Keepwarm no longer waits for it"
+                );
+                self.processes.remove(&id);
+            }
             Action::Lost { id, number, reason } => {
                 tracing::warn!(
                     name: "worker_lost", target: "keepwarm::supervisor",

@@ -151,5 +151,42 @@ fn a_reload_does_not_wait_for_a_worker_that_the_kernel_does_not_let_end() {
     assert_eq!(bench.told(), ["Term 0", "Kill 0"]);
     bench.pass(secs(5));
     assert_eq!(bench.told(), ["give up: was killed but does not exit"]);
+    bench.pass(secs(5));
+    assert_eq!(bench.told(), ["abandon 0"]);
     assert_eq!(bench.machine.poll_timeout(), None);
+}
+
+#[test]
+fn the_end_does_not_wait_for_a_worker_that_does_not_end() {
+    for at_once in [false, true] {
+        let mut bench = Bench::serving(2);
+        bench.kill(1);
+        bench.pass(secs(6));
+        bench.told();
+        let drain = if at_once { Duration::ZERO } else { secs(1) };
+        bench.retire(drain);
+        // Its replacement, which was starting.
+        bench.exit(2, KILLED);
+        bench.exit(0, KILLED);
+        assert!(!bench.machine.is_over(), "{at_once}");
+        bench.pass(secs(30));
+        assert!(bench.told().contains(&"abandon 1".to_owned()), "{at_once}");
+        assert!(bench.machine.is_over(), "{at_once}");
+        assert_eq!(bench.machine.poll_timeout(), None);
+        // Much later it does end.
+        bench.exit(1, KILLED);
+        assert!(bench.machine.is_over());
+    }
+}
+
+#[test]
+fn a_worker_that_was_to_go_and_does_not_end_is_replaced_by_nobody() {
+    let mut bench = Bench::serving(1);
+    assert!(bench.machine.handle_recycle(bench.id(0), bench.now));
+    bench.collect();
+    bench.pass(secs(1));
+    bench.ready(1);
+    bench.pass(secs(3600));
+    assert_eq!(bench.spawned.len(), 2);
+    assert!(bench.machine.all_ready());
 }
