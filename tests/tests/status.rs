@@ -1,5 +1,6 @@
 //! `keepwarm status` and `keepwarm stack`: what a person at a terminal sees, and what a script gets.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -345,4 +346,57 @@ fn a_worker_without_a_stack_handler_gets_no_signal() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("it has no handler for SIGQUIT"), "{}", text(&output.stderr));
     assert!(alive(pid));
+}
+
+/// As `sudo keepwarm status` does for a service of a user of its own.
+#[test]
+fn root_finds_the_instances_of_other_users() {
+    const USER: u32 = 65534;
+    let config = "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\nrespond = 204\n";
+    let server = Server::start_with(config, |command| {
+        command.uid(USER).gid(USER).env("KEEPWARM_SERVER__USER", "nobody");
+    });
+    let status = json(&server);
+    assert_eq!(status["pid"], server.pid());
+    let pid = server.pid().to_string();
+    let asked = |user: u32| {
+        let mut command = Command::new(keepwarm());
+        tools::run(command.args(["status", "--pid", &pid]).current_dir("/").uid(user).gid(user), LONG)
+    };
+    assert_eq!(asked(0).status.code(), Some(0));
+    assert_eq!(asked(USER).status.code(), Some(0));
+    let other = asked(USER - 1);
+    assert_eq!(other.status.code(), Some(1));
+    let told = text(&other.stderr);
+    assert!(told.contains("of this user"), "{told}");
+    assert_eq!(run(server.folder(), &["reload"]).status.code(), Some(0));
+}
+
+/// A name is free for everybody: the one that a Keepwarm of root would have, too.
+#[test]
+fn a_socket_of_another_user_that_claims_to_be_an_instance_is_not_asked() {
+    let script = "import os, socket\n\
+                  listener = socket.socket(socket.AF_UNIX)\n\
+                  listener.bind('\\0keepwarm/0/0000000000000000/%d' % os.getpid())\n\
+                  listener.listen()\n\
+                  print('listens', flush=True)\n\
+                  listener.accept()[0].sendall(b'{\"ok\": true, \"message\": \"fooled\"}\\n')\n";
+    let mut liar = Command::new("/usr/bin/python3")
+        .args(["-c", script])
+        .uid(65534)
+        .gid(65534)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = [0; 8];
+    std::io::Read::read_exact(liar.stdout.as_mut().expect("piped"), &mut line).expect("it listens");
+    let output = run(Path::new("/"), &["reload", "--pid", &liar.id().to_string()]);
+    process::signal(liar.id(), Signal::KILL);
+    let _ = liar.wait();
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("its socket belongs to another user (65534)") && !told.contains("fooled"),
+        "{told}"
+    );
 }

@@ -1,4 +1,4 @@
-//! How another process of the same user controls a running Keepwarm: an abstract Unix socket, which leaves no file behind.
+//! How another process of the same user, or of root, controls a running Keepwarm: an abstract Unix socket, which leaves no file behind.
 //!
 //! The name holds its user, its configuration and its process: `keepwarm/UID/HASH/PID`. One line comes in (`reload`, `restart NAME...`, `status`, `why`,
 //! `stack WORKER`, `recycle WORKER`, `maintenance {…}`, `endpoint {…}`, `profile SECONDS HERTZ APP [ROUTE]`, `leaks REQUESTS SECONDS APP [ROUTE]`), one line of JSON goes out (of `leaks`, others with its progress before it); `events` is responded to with a line for each snapshot, once a second.
@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use keepwarm_net::restarted;
+use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
@@ -73,7 +74,8 @@ pub(crate) fn listen(
     requests: mpsc::UnboundedSender<ControlRequest>,
     view: Arc<View>,
 ) -> io::Result<ControlSocket> {
-    let name = format!("{}{:016x}/{}", prefix(), identity.0, std::process::id());
+    let user = rustix::process::geteuid().as_raw();
+    let name = format!("{PREFIX}{user}/{:016x}/{}", identity.0, std::process::id());
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     listener.set_nonblocking(true)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
@@ -166,16 +168,16 @@ async fn stream_lines(mut stream: tokio::net::UnixStream, mut snapshots: Subscri
     }
 }
 
-/// The process ids of the Keepwarms of this user that fit.
+/// The process ids and sockets of the Keepwarms of this user that fit; for root, of every user.
 pub(crate) fn find(identity: Option<Identity>, pid: Option<u32>) -> io::Result<Vec<(u32, String)>> {
     let sockets = std::fs::read_to_string("/proc/net/unix")?;
-    let prefix = prefix();
+    let me = rustix::process::geteuid();
     let mut found: Vec<(u32, String)> = Vec::new();
     for name in sockets.lines().filter_map(|line| line.rsplit(' ').next()?.strip_prefix('@')) {
-        let Some((hash, process)) = name.strip_prefix(&prefix).and_then(|rest| rest.split_once('/')) else {
+        let Some((user, hash, process)) = parts(name) else { continue };
+        if !me.is_root() && user != me.as_raw() {
             continue;
-        };
-        let Ok(process) = process.parse() else { continue };
+        }
         let fits = identity.is_none_or(|identity| hash == format!("{:016x}", identity.0))
             && pid.is_none_or(|pid| pid == process);
         if fits && !found.iter().any(|(seen, _)| *seen == process) {
@@ -198,10 +200,23 @@ pub(crate) fn ask(name: &str, request: &str) -> io::Result<Value> {
 /// Sends a request to one of them.
 pub(crate) fn open(name: &str, request: &str) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    // Anybody may give a socket this name.
+    let owner = socket_peercred(&stream)?.uid.as_raw();
+    if owner != 0 && parts(name).is_none_or(|(user, ..)| user != owner) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("its socket belongs to another user ({owner})"),
+        ));
+    }
     stream.write_all(format!("{request}\n").as_bytes())?;
     Ok(stream)
 }
 
-fn prefix() -> String {
-    format!("keepwarm/{}/", rustix::process::geteuid().as_raw())
+const PREFIX: &str = "keepwarm/";
+
+/// User, hash of the identity, and process of the name of a socket.
+fn parts(name: &str) -> Option<(u32, &str, u32)> {
+    let (user, rest) = name.strip_prefix(PREFIX)?.split_once('/')?;
+    let (hash, process) = rest.split_once('/')?;
+    Some((user.parse().ok()?, hash, process.parse().ok()?))
 }

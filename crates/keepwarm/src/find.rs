@@ -70,7 +70,7 @@ impl Instance {
             (None, _) => {
                 let others = control::find(None, None).unwrap_or_default();
                 if others.is_empty() {
-                    return Err(("no Keepwarm of this user is running".to_owned(), exit::FAILED));
+                    return Err((format!("no Keepwarm{} is running", of_this_user()), exit::FAILED));
                 }
                 let none = match (config, pid) {
                     (Some(config), _) => {
@@ -80,7 +80,7 @@ impl Instance {
                         )
                     }
                     (None, Some(pid)) => {
-                        format!("process {pid} is not a Keepwarm of this user; select one with --pid:")
+                        format!("process {pid} is not a Keepwarm{}; select one with --pid:", of_this_user())
                     }
                     (None, None) => {
                         "no Keepwarm was started in this directory; select one with --pid or --config:"
@@ -148,6 +148,14 @@ impl Instance {
 /// What an instance says in a response.
 pub(crate) fn message(response: &Value) -> &str {
     response.get("message").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Root finds those of every user.
+fn of_this_user() -> &'static str {
+    match rustix::process::geteuid().is_root() {
+        true => "",
+        false => " of this user",
+    }
 }
 
 /// A line for each process: its id, its directory, its command.
