@@ -434,6 +434,10 @@ fn open(
 
 /// Starts nothing yet: commands may have to run before the apps start.
 async fn start_supervisor(links: &Arc<Links>, config: &Config) -> Result<Supervisor, StartError> {
+    // Keepwarm starts itself again, for its guardian and each worker.
+    std::fs::read_link("/proc/self/exe").map_err(|error| {
+        format!("cannot read /proc/self/exe: {error}; Keepwarm requires that /proc is mounted")
+    })?;
     // Everything else that Linux got later than this has a replacement, or an error of its own.
     rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty()).map_err(|error| {
         format!("pidfd_open(2) fails: {error}; Keepwarm requires Linux 5.10 or later, and a container or sandbox that permits this system call")

@@ -202,6 +202,11 @@ impl Generation {
         self.slots.iter().find(awaited).map(|slot| slot.number)
     }
 
+    /// It was sent SIGKILL.
+    pub(super) fn was_killed(&self, id: WorkerId) -> bool {
+        self.workers.get(&id).is_some_and(|worker| worker.killed)
+    }
+
     pub(super) fn state(&self, id: WorkerId) -> WorkerState {
         self.workers.get(&id).map_or(WorkerState::Dead, |worker| worker.state)
     }

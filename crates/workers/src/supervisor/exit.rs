@@ -4,6 +4,8 @@ use std::fmt;
 
 use rustix::process::WaitIdStatus;
 
+use super::out_of_memory;
+
 /// How a process ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Exit {
@@ -16,6 +18,8 @@ pub enum Exit {
         /// Whether it left a core file.
         core_dumped: bool,
     },
+    /// The kernel ended it by SIGKILL, because the machine or its control group had no more memory.
+    OutOfMemory,
     /// The kernel did not say: something else had waited for it.
     Unknown,
 }
@@ -30,6 +34,19 @@ impl Exit {
             Some(number) => Self::Signal { number, core_dumped: status.dumped() },
             None => Self::Unknown,
         }
+    }
+
+    /// For a process that Keepwarm has not killed: a SIGKILL may be the kernel's own.
+    pub(super) fn with_killer(self) -> Self {
+        match self {
+            Self::Signal { number: 9, .. } if out_of_memory::claim() => Self::OutOfMemory,
+            exit => exit,
+        }
+    }
+
+    /// Whether a signal ended it.
+    pub(super) fn is_by_signal(self) -> bool {
+        matches!(self, Self::Signal { .. } | Self::OutOfMemory)
     }
 
     /// A status that another try cannot change: the app could not be loaded (1, `spec/wire.md` §3), or the launcher could
@@ -50,6 +67,7 @@ impl fmt::Display for Exit {
                 }
                 if core_dumped { f.write_str(", core dumped") } else { Ok(()) }
             }
+            Self::OutOfMemory => f.write_str("killed by the kernel: out of memory (SIGKILL)"),
             Self::Unknown => f.write_str("exited, status unknown"),
         }
     }
@@ -92,6 +110,7 @@ mod tests {
             (Exit::Signal { number: 9, core_dumped: false }, "killed by signal 9 (SIGKILL)"),
             (Exit::Signal { number: 11, core_dumped: true }, "killed by signal 11 (SIGSEGV), core dumped"),
             (Exit::Signal { number: 40, core_dumped: false }, "killed by signal 40"),
+            (Exit::OutOfMemory, "killed by the kernel: out of memory (SIGKILL)"),
         ] {
             assert_eq!(exit.to_string(), words);
         }

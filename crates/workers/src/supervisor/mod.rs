@@ -38,6 +38,7 @@ mod guardian_watch;
 mod launcher;
 mod link;
 mod memory;
+mod out_of_memory;
 mod output;
 mod priority;
 mod processes;

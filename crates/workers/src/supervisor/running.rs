@@ -184,6 +184,12 @@ impl RunningGeneration {
                 None
             }
             ProcessEventKind::Ended(end) => {
+                let end = match end {
+                    WorkerEnd::Exited(exit) if !self.machine.was_killed(id) => {
+                        WorkerEnd::Exited(exit.with_killer())
+                    }
+                    end => end,
+                };
                 let told = matches!(self.machine.state(id), WorkerState::Draining | WorkerState::Stopping)
                     || self.machine.left_as_asked(id, &end);
                 if let (true, WorkerEnd::Exited(exit)) = (told, &end) {

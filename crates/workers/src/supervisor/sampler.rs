@@ -57,6 +57,7 @@ pub(super) fn start(
 ) {
     tokio::task::spawn_blocking(move || {
         let workers = sample(subjects, &mut rollups);
+        super::out_of_memory::look();
         // An error: the supervisor has gone.
         let _ = samples.send(MemorySamples { workers, available: super::memory::available(), rollups });
     });

@@ -7,8 +7,7 @@ use keepwarm_policy::backoff::{Backoff, BackoffSettings};
 
 use super::loss::AWAY_MAX;
 use super::{
-    Action, Death, Exit, KILL_AFTER, RecycleReason, StopSignal, UNKILLABLE_AFTER, WorkerEnd, WorkerId,
-    WorkerState,
+    Action, Death, KILL_AFTER, RecycleReason, StopSignal, UNKILLABLE_AFTER, WorkerEnd, WorkerId, WorkerState,
 };
 
 /// The slot of one worker: its number, its back-off and when the next worker starts.
@@ -194,7 +193,7 @@ impl Worker {
     pub(super) fn left_as_asked(&self, end: &WorkerEnd) -> bool {
         self.leaving == Some(RecycleReason::Requested)
             && matches!(self.end_reason, EndReason::Unplanned | EndReason::Closed(_))
-            && matches!(end, WorkerEnd::Exited(exit) if !matches!(exit, Exit::Signal { .. }))
+            && matches!(end, WorkerEnd::Exited(exit) if !exit.is_by_signal())
     }
 
     pub(super) fn reason(&self, end: &WorkerEnd) -> String {
@@ -216,10 +215,9 @@ impl Worker {
             (EndReason::Planned, _) => self.cut,
             (_, WorkerEnd::NotSpawned(_)) => Some(Death::Spawn),
             (EndReason::Faulted(death, _) | EndReason::Killed(death, _), _) => Some(*death),
-            (EndReason::Unplanned | EndReason::Closed(_), WorkerEnd::Exited(Exit::Signal { .. })) => {
-                Some(Death::Signal)
+            (EndReason::Unplanned | EndReason::Closed(_), WorkerEnd::Exited(exit)) => {
+                Some(if exit.is_by_signal() { Death::Signal } else { Death::Exit })
             }
-            (EndReason::Unplanned | EndReason::Closed(_), WorkerEnd::Exited(_)) => Some(Death::Exit),
         }
     }
 }

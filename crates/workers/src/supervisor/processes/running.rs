@@ -119,6 +119,12 @@ impl RunningSet {
                 {
                     check.abort();
                 }
+                let end = match end {
+                    ProcessEnd::Exited(exit) if !self.machine.was_killed(id) => {
+                        ProcessEnd::Exited(exit.with_killer())
+                    }
+                    end => end,
+                };
                 self.machine.handle_end(id, &end, clocks, random);
                 self.drive(context);
                 self.runs.remove(&id);

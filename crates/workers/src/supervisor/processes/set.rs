@@ -118,6 +118,11 @@ impl ProcessSet {
         self.goal == SetGoal::Stop && self.slots.iter().all(|slot| slot.run.is_none())
     }
 
+    /// It was sent SIGKILL.
+    pub(super) fn was_killed(&self, id: RunId) -> bool {
+        self.slots.iter().any(|slot| slot.run == Some(id) && slot.killed)
+    }
+
     // Input.
 
     /// It runs, or its check has shown that it is ready.

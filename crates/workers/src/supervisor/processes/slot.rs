@@ -8,7 +8,7 @@ use keepwarm_policy::backoff::Backoff;
 use super::action::RunId;
 use super::set::{SETTLED, is_fine};
 use super::{ProcessEnd, ProcessFault, ProcessSpec, ReplaceReason};
-use crate::supervisor::{Counts, Exit};
+use crate::supervisor::Counts;
 
 /// The life of a process.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -83,7 +83,7 @@ impl EndCause {
             (Self::Planned, _) => None,
             (Self::Own, _) if well => None,
             (Self::Own, ProcessEnd::NotStarted(_)) => Some(ProcessFault::Spawn),
-            (Self::Own, ProcessEnd::Exited(Exit::Signal { .. })) => Some(ProcessFault::Signal),
+            (Self::Own, ProcessEnd::Exited(exit)) if exit.is_by_signal() => Some(ProcessFault::Signal),
             (Self::Own, ProcessEnd::Exited(_)) => Some(ProcessFault::Exit),
         }
     }
