@@ -3,6 +3,7 @@
 //! [`EndpointSet`] is a snapshot: never changed, replaced whole. An endpoint that is in the next one as well keeps its [`EndpointState`], and with it all that was
 //! learnt of it.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,22 +76,22 @@ impl EndpointSet {
     #[must_use]
     pub fn of(found: &[DiscoveredEndpoint], before: &Self, settings: BalanceSettings) -> Self {
         let mut endpoints: Vec<EndpointEntry> = Vec::with_capacity(found.len());
+        let mut places: HashMap<(&Endpoint, u32), usize> = HashMap::with_capacity(found.len());
+        let known = before.endpoints.iter().map(|entry| (&entry.endpoint, Arc::clone(&entry.state)));
+        let mut states: HashMap<&Endpoint, Arc<EndpointState>> = known.collect();
         for DiscoveredEndpoint { endpoint, weight, priority, authority } in found {
-            if let Some(twin) =
-                endpoints.iter_mut().find(|it| it.endpoint == *endpoint && it.priority == *priority)
-            {
+            let place = *places.entry((endpoint, *priority)).or_insert(endpoints.len());
+            if let Some(twin) = endpoints.get_mut(place) {
                 twin.weight = twin.weight.saturating_add(*weight);
                 continue;
             }
-            let known = endpoints.iter().chain(&before.endpoints).find(|entry| entry.endpoint == *endpoint);
-            let state =
-                known.map_or_else(|| Arc::new(EndpointState::new(endpoint)), |it| Arc::clone(&it.state));
+            let state = states.entry(endpoint).or_insert_with(|| Arc::new(EndpointState::new(endpoint)));
             endpoints.push(EndpointEntry {
                 endpoint: endpoint.clone(),
                 weight: *weight,
                 priority: *priority,
                 authority: Arc::clone(authority),
-                state,
+                state: Arc::clone(state),
             });
         }
         Self::balanced(endpoints, settings)
@@ -153,10 +154,9 @@ impl EndpointSet {
         self.endpoints.iter().position(|entry| Arc::ptr_eq(&entry.state, state))
     }
 
-    /// Whether it has this endpoint.
-    #[must_use]
-    pub fn has(&self, endpoint: &Endpoint) -> bool {
-        self.endpoints.iter().any(|entry| entry.endpoint == *endpoint)
+    /// Where all of them are.
+    pub(crate) fn addresses(&self) -> HashSet<&Endpoint> {
+        self.endpoints.iter().map(|entry| &entry.endpoint).collect()
     }
 }
 

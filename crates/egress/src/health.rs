@@ -69,7 +69,8 @@ pub async fn run_health_checks(upstream: Weak<Upstream>) {
             calls.set_settings(settings.check_pool());
             calls.set_tls(known.tls());
             // A checker that has panicked is recreated.
-            checkers.retain(|endpoint, task| set.has(endpoint) && !task.0.is_finished());
+            let addresses = set.addresses();
+            checkers.retain(|endpoint, task| addresses.contains(endpoint) && !task.0.is_finished());
             for entry in &set.endpoints {
                 checkers.entry(entry.endpoint.clone()).or_insert_with(|| {
                     let calls = Arc::clone(calls);

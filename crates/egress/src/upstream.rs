@@ -180,23 +180,20 @@ impl Upstream {
         let before = self.endpoints.load_full();
         let settings = self.settings.load();
         let after = Arc::new(EndpointSet::of(found, &before, settings.balance));
-        for entry in after.endpoints.iter().filter(|entry| !before.has(&entry.endpoint)) {
-            entry.state.set_breaker(settings.breaker);
-        }
+        let (known, found_now) = (before.addresses(), after.addresses());
+        let new = || after.endpoints.iter().filter(|entry| !known.contains(&entry.endpoint));
+        new().for_each(|entry| entry.state.set_breaker(settings.breaker));
         match drained.is_empty() {
             true => self.endpoints.store(Arc::clone(&after)),
             false => self.apply_drained(&after, &drained),
         }
         drop(drained);
-        for entry in after.endpoints.iter().filter(|entry| !before.has(&entry.endpoint)) {
-            self.calls.warm(&entry.endpoint);
-        }
+        new().for_each(|entry| self.calls.warm(&entry.endpoint));
         if !found.is_empty() {
             self.published.send_replace(true);
         }
-        for entry in before.endpoints.iter().filter(|entry| !after.has(&entry.endpoint)) {
-            self.calls.forget(&entry.endpoint);
-        }
+        let gone = before.endpoints.iter().filter(|entry| !found_now.contains(&entry.endpoint));
+        gone.for_each(|entry| self.calls.forget(&entry.endpoint));
     }
 
     /// Publishes what needs no looking up. `true`: that is all there is.
