@@ -160,3 +160,27 @@ stop_timeout = "1s"
     // This test may.
     left.into_iter().for_each(|child| process::signal(child, Signal::KILL));
 }
+
+/// The pages that a forked worker shares with its template are not its own, which only the map of its pages tells.
+#[test]
+fn in_a_container_the_own_memory_of_a_forked_worker_is_known() {
+    keep_only(of_docker());
+    let config = format!("{CONFIG}user = \"nobody\"\npreload = true\nmax_memory = \"512MiB\"\n");
+    let server = Server::start_with(&config, |command| {
+        prepare(command);
+        let app = command.get_current_dir().expect("a folder").join("app/app.py");
+        std::fs::write(app, format!("data = b'x' * (64 << 20)\n{APP}")).expect("the app");
+    });
+    let server = server.warm("/");
+    let mut memory = serde_json::Value::Null;
+    wait_until("its memory was measured", LONG, || {
+        let mut status = Command::new(keepwarm_tests::keepwarm());
+        status.args(["status", "--json", "--pid", &server.pid().to_string()]);
+        let printed = keepwarm_tests::tools::run_ok(&mut status, LONG);
+        let status: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
+        memory = status["workers"][0]["memory"].clone();
+        !memory.is_null()
+    });
+    let own = memory["own_bytes"].as_u64().expect("a number");
+    assert!(own < 64 << 20, "{memory}");
+}

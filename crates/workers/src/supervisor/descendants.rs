@@ -9,12 +9,12 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::file_rights::with_rights;
 
 /// The variable.
 pub(super) const MARK: &str = "KEEPWARM_INSTANCE";
@@ -124,12 +124,7 @@ fn kill_if(pid: Pid, wanted: &[String]) -> io::Result<(ProcessMatch, Option<Owne
 
 /// `Wanted`: the environment that the process was started with has all of these. That of a process that has ended is empty, and it has no program.
 fn look(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
-    match read(pid, wanted) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            as_its_user(pid, || read(pid, wanted))
-        }
-        result => result,
-    }
+    with_rights(pid.as_raw_nonzero().get().cast_unsigned(), || read(pid, wanted))
 }
 
 fn read(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
@@ -140,36 +135,6 @@ fn read(pid: Pid, wanted: &[String]) -> io::Result<ProcessMatch> {
     }
     let has = |variable: &String| environment.split(|&byte| byte == 0).any(|own| own == variable.as_bytes());
     Ok(if wanted.iter().all(has) { ProcessMatch::Wanted } else { ProcessMatch::Other })
-}
-
-/// Calls `read` with the rights that the process's own user has to files: what another user's process was started with is shown to those with CAP_SYS_PTRACE only, which
-/// root lacks in a container.
-fn as_its_user<T>(pid: Pid, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let about = std::fs::metadata(format!("/proc/{}", pid.as_raw_nonzero()))?;
-    let _own = FileRights::change(Uid::from_raw(about.uid()), Gid::from_raw(about.gid()));
-    read()
-}
-
-/// The user and group for which the kernel lets this thread access files; those of before when dropped. Without the right to change them (CAP_SETUID, CAP_SETGID)
-/// nothing changes.
-struct FileRights {
-    user: Uid,
-    group: Gid,
-}
-
-impl FileRights {
-    fn change(user: Uid, group: Gid) -> Self {
-        // The group first: what it takes may be lost with the user.
-        let group = setfsgid(group);
-        Self { user: setfsuid(user), group }
-    }
-}
-
-impl Drop for FileRights {
-    fn drop(&mut self) {
-        setfsuid(self.user);
-        setfsgid(self.group);
-    }
 }
 
 #[cfg(test)]

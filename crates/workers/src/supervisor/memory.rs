@@ -10,6 +10,7 @@ use std::path::Path;
 
 use super::Memory;
 use super::control_groups::control_groups;
+use super::file_rights::with_rights;
 
 /// Resident memory of a process, in bytes.
 #[derive(Copy, Clone, Debug)]
@@ -77,7 +78,7 @@ pub(super) fn available() -> Option<u64> {
 
 /// Anonymous pages that no other process has mapped: a walk over all its pages.
 pub(super) fn private(pid: u32) -> Option<u64> {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let rollup = with_rights(pid, || fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))).ok()?;
     let field = |name| kib_field(&rollup, name);
     let private = field("Private_Clean")?.saturating_add(field("Private_Dirty")?);
     Some(private.min(field("Anonymous")?))

@@ -33,6 +33,7 @@ mod control_groups;
 mod descendants;
 mod descriptors;
 mod exit;
+mod file_rights;
 mod guardian;
 mod guardian_watch;
 mod launcher;

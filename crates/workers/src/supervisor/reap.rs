@@ -52,7 +52,8 @@ pub(super) fn send_signal(pid: Pid, pidfd: impl AsFd, signal: Signal) {
         Ok(()) if signal == Signal::KILL => {
             let _ = kill_process_group(pid, Signal::KILL);
         }
-        Err(Errno::PERM) => tracing::error!(
+        // Samples of a profile are too many to speak of.
+        Err(Errno::PERM) if signal != Signal::URG => tracing::error!(
             name: "signal_refused", target: "keepwarm::supervisor",
             pid = pid.as_raw_nonzero(), signal = signal.as_raw(),
             "the system does not let Keepwarm signal this process: it has become another user, and Keepwarm lacks CAP_KILL"

@@ -65,9 +65,10 @@ impl<C: Dialect> Relay<'_, '_, C> {
     /// The last try goes to no process that dies: there is no other than the one that has failed, or the other was killed as well. When a process dies, its
     /// memory and its connections go before its listening socket: what is sent in between is lost.
     async fn beware(&mut self, slot: &SlotGuard) -> Option<AttemptResult> {
-        let failed = self.failed_at.take()?;
+        // Kept for all that follow: a worker that takes no connection was not the last try.
+        let failed = self.failed_at.as_ref()?;
         let link = &slot.link;
-        if !Arc::ptr_eq(&failed, link) && !is_killed(link.key.pid) {
+        if !Arc::ptr_eq(failed, link) && !is_killed(link.key.pid) {
             return None;
         }
         let dies = async {

@@ -6,6 +6,8 @@
 
 use std::fs;
 
+use crate::supervisor::file_rights::as_its_user;
+
 /// The waits of one worker.
 #[derive(Debug, Default)]
 pub struct Waits {
@@ -18,7 +20,12 @@ impl Waits {
     #[must_use]
     pub fn takes_signal(&mut self, pid: u32) -> bool {
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        self.decide(&read("stat"), || read("schedstat"), || read("wchan"))
+        // To others than its user it says that it does not wait.
+        let wchan = || match read("wchan") {
+            place if place == "0" => as_its_user(pid, || read("wchan")).unwrap_or_default(),
+            place => place,
+        };
+        self.decide(&read("stat"), || read("schedstat"), wchan)
     }
 
     fn decide(
