@@ -24,6 +24,7 @@ use super::screen::{self, Banner};
 use super::server::{Server, StartError, absolute, set_apps, shown_apps};
 use super::signals::Signals;
 use super::sockets::OpenedSockets;
+use super::system;
 use super::takeover::{self, Takeover};
 use super::watchdog::Watchdog;
 use crate::admin::Admin;
@@ -434,14 +435,7 @@ fn open(
 
 /// Starts nothing yet: commands may have to run before the apps start.
 async fn start_supervisor(links: &Arc<Links>, config: &Config) -> Result<Supervisor, StartError> {
-    // Keepwarm starts itself again, for its guardian and each worker.
-    std::fs::read_link("/proc/self/exe").map_err(|error| {
-        format!("cannot read /proc/self/exe: {error}; Keepwarm requires that /proc is mounted")
-    })?;
-    // Everything else that Linux got later than this has a replacement, or an error of its own.
-    rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty()).map_err(|error| {
-        format!("pidfd_open(2) fails: {error}; Keepwarm requires Linux 5.10 or later, and a container or sandbox that permits this system call")
-    })?;
+    system::check()?;
     let expected_files = listeners::socket_files(config).map(absolute).collect();
     let options = Options { expected_files, soft_files: file_limit::original(), ..Options::default() };
     let started = Supervisor::start(Vec::new(), Arc::clone(links) as _, options).await;
