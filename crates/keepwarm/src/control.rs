@@ -10,8 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 
-use keepwarm_net::restarted;
-use rustix::net::sockopt::socket_peercred;
+use keepwarm_net::{peer_user, restarted};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
@@ -201,8 +200,9 @@ pub(crate) fn ask(name: &str, request: &str) -> io::Result<Value> {
 pub(crate) fn open(name: &str, request: &str) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
     // Anybody may give a socket this name.
-    let owner = socket_peercred(&stream)?.uid.as_raw();
-    if owner != 0 && parts(name).is_none_or(|(user, ..)| user != owner) {
+    let owner = peer_user(&stream);
+    if owner != Some(0) && parts(name).map(|(user, ..)| user) != owner {
+        let owner = owner.map_or_else(|| "unknown".to_owned(), |owner| owner.to_string());
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!("its socket belongs to another user ({owner})"),

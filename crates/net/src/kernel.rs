@@ -36,9 +36,21 @@ pub(crate) fn queued(socket: &impl AsFd) -> usize {
     if status == 0 { usize::try_from(count).unwrap_or(0) } else { 0 }
 }
 
-/// The process that connected a Unix socket (`SO_PEERCRED`, see unix(7)). The kernel says 0 for one that this namespace does not have, which `rustix` has no value for.
+/// The process that connected a Unix socket. The kernel says 0 for one that this namespace does not have, which `rustix` has no value for.
 #[cfg(not(feature = "simulation"))]
 pub(crate) fn peer_process(socket: &impl AsFd) -> Option<u32> {
+    peer(socket).and_then(|peer| u32::try_from(peer.pid).ok()).filter(|pid| *pid != 0)
+}
+
+/// The user at the other end of a Unix socket: who connected it, or who listened.
+#[cfg(not(feature = "simulation"))]
+pub fn peer_user(socket: &impl AsFd) -> Option<u32> {
+    peer(socket).map(|peer| peer.uid)
+}
+
+/// `SO_PEERCRED`, see unix(7).
+#[cfg(not(feature = "simulation"))]
+fn peer(socket: &impl AsFd) -> Option<libc::ucred> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes at most `len` bytes at the pointer, which are integers.
@@ -51,7 +63,7 @@ pub(crate) fn peer_process(socket: &impl AsFd) -> Option<u32> {
             &raw mut len,
         )
     };
-    if status == 0 { u32::try_from(peer.pid).ok().filter(|pid| *pid != 0) } else { None }
+    (status == 0).then_some(peer)
 }
 
 /// The process that sent the next byte of a Unix socket, which is not taken (`SCM_CREDENTIALS`, see unix(7)). `None` at the end of the stream, and where

@@ -44,6 +44,8 @@ pub use h1::{Http1, RequestLine};
 pub use h2::{Http2Call, Http2Pool};
 pub use io::Io;
 pub use keepwarm_http1::Limits as SyntaxLimits;
+#[cfg(not(feature = "simulation"))]
+pub use kernel::peer_user;
 pub use kernel::{TcpFacts, tcp_facts};
 pub use pool::{
     ConnectionNeed, EndpointMeter, Lease, Pool, PoolSettings, PoolState, PoolTotals, Queue, QueueGuard,
