@@ -173,6 +173,14 @@ impl Pebble {
 
 impl Drop for Pebble {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            for (child, log) in self.children.iter_mut().zip(["names.log", "pebble.log"]) {
+                let text = fs::read_to_string(self.folder.join(log)).unwrap_or_default();
+                let last: Vec<&str> = text.lines().rev().take(20).collect();
+                let last: Vec<&str> = last.into_iter().rev().collect();
+                eprintln!("---- {log}; ended: {:?}\n{}", child.try_wait(), last.join("\n"));
+            }
+        }
         self.stop();
         let _ = fs::remove_dir_all(&self.folder);
     }
