@@ -176,8 +176,8 @@ impl Drop for Pebble {
         if std::thread::panicking() {
             for (child, log) in self.children.iter_mut().zip(["names.log", "pebble.log"]) {
                 let text = fs::read_to_string(self.folder.join(log)).unwrap_or_default();
-                let last: Vec<&str> = text.lines().rev().take(20).collect();
-                let last: Vec<&str> = last.into_iter().rev().collect();
+                let lines: Vec<&str> = text.lines().collect();
+                let last = &lines[lines.len().saturating_sub(20)..];
                 eprintln!("---- {log}; ended: {:?}\n{}", child.try_wait(), last.join("\n"));
             }
         }

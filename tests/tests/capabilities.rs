@@ -87,12 +87,18 @@ fn in_a_container_what_workers_of_another_user_have_started_ends_with_keepwarm()
     }
 }
 
-#[test]
-fn without_the_right_to_signal_other_users_workers_are_not_run_as_one() {
-    keep_only(of_docker().difference(CapabilitySet::KILL));
+/// What a start with workers of another user says that is refused without this capability.
+#[track_caller]
+fn refused_without(lost: CapabilitySet) -> String {
+    keep_only(of_docker().difference(lost));
     let server = Server::spawn(&format!("{CONFIG}user = \"nobody\"\n"), prepare);
     assert_eq!(server.wait_for_exit(LONG).code(), Some(2));
-    let told = server.log();
+    server.log()
+}
+
+#[test]
+fn without_the_right_to_signal_other_users_workers_are_not_run_as_one() {
+    let told = refused_without(CapabilitySet::KILL);
     assert!(
         told.contains("cannot run the workers of `app.app` as `nobody`: Keepwarm could not stop them, because it lacks CAP_KILL")
             && told.contains("help: containers: add SETUID, SETGID, KILL"),
@@ -113,10 +119,7 @@ fn without_the_right_to_signal_other_users_workers_are_not_run_as_one() {
 
 #[test]
 fn root_without_the_right_to_change_users_is_not_told_to_become_root() {
-    keep_only(of_docker().difference(CapabilitySet::SETGID));
-    let server = Server::spawn(&format!("{CONFIG}user = \"nobody\"\n"), prepare);
-    assert_eq!(server.wait_for_exit(LONG).code(), Some(2));
-    let told = server.log();
+    let told = refused_without(CapabilitySet::SETGID);
     assert!(
         told.contains("as `nobody`: this requires CAP_SETUID and CAP_SETGID, which Keepwarm lacks"),
         "{told}"
