@@ -18,7 +18,7 @@ mod server;
 pub(crate) mod signals;
 pub(crate) mod sockets;
 mod starting;
-mod system;
+pub(crate) mod system;
 mod takeover;
 mod upgrade;
 mod watchdog;

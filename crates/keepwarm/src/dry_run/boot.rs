@@ -16,6 +16,7 @@ use keepwarm_workers::supervisor::{AppSpec, Options, StartFailure, Supervisor};
 
 use crate::assemble::{self, DoorVariables};
 use crate::run::signals::StopSignals;
+use crate::run::system;
 use crate::{complain, exit, file_limit, language, version};
 
 /// Boots the apps one after another, so that each has the machine for itself and what it prints stands together. `name` is that of the configuration.
@@ -49,6 +50,7 @@ pub(crate) fn boot(name: &str, mut config: Config) -> ExitCode {
 
 /// Returns how many could not be started.
 async fn boot_all(config: &Config) -> Result<usize, String> {
+    system::check()?;
     let mut stop_signals = StopSignals::new().map_err(|error| format!("cannot receive signals: {error}"))?;
     file_limit::raise(false);
     let plane = DataPlane::start(1).map_err(|error| format!("cannot start a data-plane thread: {error}"))?;

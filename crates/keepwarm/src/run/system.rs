@@ -7,7 +7,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 ///
 /// # Errors
 /// Nothing can run.
-pub(super) fn check() -> Result<(), String> {
+pub(crate) fn check() -> Result<(), String> {
     // Keepwarm starts itself again, for its guardian and each worker.
     std::fs::read_link("/proc/self/exe").map_err(|error| {
         format!("cannot read /proc/self/exe: {error}; Keepwarm requires that /proc is mounted")
