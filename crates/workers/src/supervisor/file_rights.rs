@@ -3,13 +3,15 @@
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
+use rustix::thread::{CapabilitySet, capabilities};
 
 /// What `read` gives, as this process or else as the process's own user.
 pub(super) fn with_rights<T>(pid: u32, read: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match read() {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => as_its_user(pid, read)?,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && may_change_user() => as_its_user(pid, read)?,
         result => result,
     }
 }
@@ -22,6 +24,12 @@ pub(super) fn as_its_user<T>(pid: u32, read: impl FnOnce() -> T) -> io::Result<T
     let about = std::fs::metadata(format!("/proc/{pid}"))?;
     let _own = FileRights::change(Uid::from_raw(about.uid()), Gid::from_raw(about.gid()));
     Ok(read())
+}
+
+/// Without it, a file of another user's process stays unreadable: a sweep of `/proc` would try each in vain.
+fn may_change_user() -> bool {
+    static MAY: OnceLock<bool> = OnceLock::new();
+    *MAY.get_or_init(|| capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SETUID)))
 }
 
 /// The user and group for which the kernel lets this thread access files; those of before when dropped. Without the right to change them (CAP_SETUID, CAP_SETGID)
