@@ -172,12 +172,8 @@ fn settle_rest(nodes: &[Node], ledger: &mut Ledger) {
                 | "serveralias"
                 | "listen"
                 | "sslprotocol"
-                | "require"
-                | "allow"
-                | "deny"
                 | "order"
                 | "satisfy"
-                | "header"
                 | "alias"
                 | "virtualhost"
                 | "directory"
@@ -187,6 +183,8 @@ fn settle_rest(nodes: &[Node], ledger: &mut Ledger) {
                 | "files"
                 | "filesmatch"
                 | "location"
+                | "locationmatch"
+                | "directorymatch"
                 | "sslengine"
                 | "sslcertificatefile"
                 | "sslcertificatekeyfile"
@@ -197,14 +195,21 @@ fn settle_rest(nodes: &[Node], ledger: &mut Ledger) {
                 | "sethandler"
                 | "namevirtualhost"
                 | "addoutputfilterbytype"
-                | "requireall"
-                | "requireany"
                 | "errordocument"
                 | "limitrequestbody"
                 | "proxypreservehost"
                 | "proxyset"
                 | "proxytimeout" => {
                     ledger.ignored(node.origin, "nothing that was converted is affected by it");
+                }
+                "require" if node.arg(1).eq_ignore_ascii_case("granted") => {
+                    ledger.ignored(node.origin, "nothing that was converted is affected by it");
+                }
+                "allow" if node.arg(1).eq_ignore_ascii_case("all") => {
+                    ledger.ignored(node.origin, "nothing that was converted is affected by it");
+                }
+                "require" | "requireall" | "requireany" | "requirenone" | "allow" | "deny" | "header" => {
+                    ledger.lost(node.origin, "its section is not converted", "set it on the route by hand");
                 }
                 _ if IGNORED.contains(&name) => ledger.ignored(node.origin, "Keepwarm's own settings apply"),
                 _ => {}

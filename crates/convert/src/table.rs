@@ -143,6 +143,21 @@ impl Table {
         }
     }
 
+    /// Sets what another table has: its keys, and those of the tables within.
+    pub(crate) fn merge(&mut self, other: &Table) {
+        for item in &other.items {
+            let known =
+                self.items.iter_mut().find(|known| known.key == item.key).map(|known| &mut known.value);
+            match (known, &item.value) {
+                (Some(Value::Table(known)), Value::Table(new)) => known.merge(new),
+                _ => {
+                    self.remove(&item.key);
+                    self.items.push(item.clone());
+                }
+            }
+        }
+    }
+
     /// The table at a path, made where it is not there.
     pub(crate) fn within(&mut self, path: &[&str], origin: impl Into<Option<Origin>>) -> &mut Table {
         let origin = origin.into();

@@ -1,6 +1,8 @@
 //! `RewriteRule`s of a server: redirects, denials, and what front controllers need.
 
-use super::site::{Host, Reader};
+use super::site::parts::places;
+use super::site::regions::in_directory;
+use super::site::{Host, Mount, Reader};
 use super::syntax::Node;
 use crate::expression;
 use crate::model::{PathMatch, Route};
@@ -9,21 +11,57 @@ use crate::table::Table;
 const TODO: &str = "write a route with `redirect`, `rewrite` or `respond` by hand";
 
 impl<'a> Reader<'a> {
-    pub(super) fn rewrites(&mut self, host: &Host<'a>) -> Vec<Route> {
+    /// `passed`: paths of other servers, for which rules of directories are not.
+    pub(super) fn rewrites(&mut self, host: &Host<'a>, mounts: &[Mount], passed: &[String]) -> Vec<Route> {
+        let mut routes = self.rules(host, &host.own, None);
+        for section in host.all.iter().copied() {
+            let inner: Vec<&Node> = section.inner.iter().collect();
+            if !inner.iter().any(|node| node.name == "rewriterule") {
+                continue;
+            }
+            match section.name.as_str() {
+                "directory" => {
+                    let places = places(mounts, section.arg(0));
+                    for place in &places {
+                        for mut route in self.rules(host, &inner, Some(place)) {
+                            route.except.extend(passed.iter().cloned());
+                            routes.push(route);
+                        }
+                    }
+                    if places.is_empty() {
+                        self.lost_rules(&inner, "a rule of another directory than those of the site");
+                    }
+                }
+                name if name.starts_with("location") || name.starts_with("directory") => {
+                    self.lost_rules(&inner, "a rule of a part of the paths");
+                }
+                _ => {}
+            }
+        }
+        routes
+    }
+
+    fn lost_rules(&mut self, nodes: &[&Node], why: &str) {
+        for node in nodes {
+            match node.name.as_str() {
+                "rewriterule" => self.ledger.lost(node.origin, why, TODO),
+                "rewritecond" => self.ledger.ignored(node.origin, "the condition of a rule that is dropped"),
+                _ => {}
+            }
+        }
+    }
+
+    /// The routes of rules, of a server or of a directory with the paths below `place`.
+    fn rules(&mut self, host: &Host<'a>, nodes: &[&Node], place: Option<&str>) -> Vec<Route> {
         let mut routes = Vec::new();
         let mut conditions: Vec<&Node> = Vec::new();
-        let inner = host
-            .own
-            .iter()
-            .filter(|node| matches!(node.name.as_str(), "directory" | "location"))
-            .flat_map(|node| &node.inner);
-        let all: Vec<&Node> = host.own.iter().copied().chain(inner).collect();
-        for node in all {
+        let base = nodes.iter().find(|node| node.name == "rewritebase").map(|node| node.arg(0));
+        for node in nodes.iter().copied() {
             match node.name.as_str() {
                 "rewritecond" => conditions.push(node),
                 "rewriterule" => {
                     let conditions = std::mem::take(&mut conditions);
-                    match self.rule(host, node, &conditions) {
+                    match self.rule(host, node, &conditions, place, base) {
                         Ok(made) => {
                             routes.extend(made);
                             self.ledger.carried(node.origin);
@@ -38,9 +76,8 @@ impl<'a> Reader<'a> {
                         }
                     }
                 }
-                "rewriteoptions" | "rewritebase" => {
-                    self.ledger.ignored(node.origin, "rules of an .htaccess stay there")
-                }
+                "rewriteoptions" => self.ledger.ignored(node.origin, "rules of an .htaccess stay there"),
+                "rewritebase" => self.ledger.carried(node.origin),
                 "rewritemap" => self.ledger.lost(node.origin, "a map of rewrites", "write a `[map.NAME]`"),
                 _ => {}
             }
@@ -48,7 +85,14 @@ impl<'a> Reader<'a> {
         routes
     }
 
-    fn rule(&mut self, host: &Host<'a>, node: &Node, conditions: &[&Node]) -> Result<Option<Route>, String> {
+    fn rule(
+        &mut self,
+        host: &Host<'a>,
+        node: &Node,
+        conditions: &[&Node],
+        place: Option<&str>,
+        base: Option<&str>,
+    ) -> Result<Option<Route>, String> {
         let (pattern, target) = (node.arg(0), node.arg(1));
         let flags: Vec<String> = node
             .arg(2)
@@ -58,16 +102,32 @@ impl<'a> Reader<'a> {
             .collect();
         let has = |name: &str| flags.iter().any(|flag| flag == name || flag.starts_with(&format!("{name}=")));
         if is_front_controller(target, conditions) && host.root.is_some() {
+            if place.is_some_and(|place| place != "/") {
+                return Err("a script for all paths of a directory".to_owned());
+            }
             // The entry of the app handles every path without a file.
             return Ok(None);
         }
         let mut table = Table::default();
+        let mut paths = Vec::new();
         for condition in conditions {
-            set_condition(&mut table, condition)?;
+            match condition.arg(0) {
+                "%{REQUEST_URI}" => paths.push(path_condition(condition)?),
+                _ => set_condition(&mut table, condition)?,
+            }
         }
         // The whole path: a group of it is the path.
-        let is_path = matches!(pattern, "^(.*)$" | "(.*)" | "^(.*)") && target.contains("$1");
-        let target = &if is_path { target.replace("$1", "%{REQUEST_URI}") } else { target.to_owned() };
+        let is_path =
+            place.is_none() && matches!(pattern, "^(.*)$" | "(.*)" | "^(.*)") && target.contains("$1");
+        let is_relative = place.is_some()
+            && target != "-"
+            && !target.starts_with(['/', '%', '$'])
+            && !target.contains("://");
+        let target = &match (is_path, is_relative, base.or(place)) {
+            (true, ..) => target.replace("$1", "%{REQUEST_URI}"),
+            (false, true, Some(base)) => format!("{}/{target}", base.trim_end_matches('/')),
+            _ => target.to_owned(),
+        };
         let is_negated = pattern.starts_with('!');
         let pattern = pattern.trim_start_matches('!');
         let is_all = matches!(
@@ -85,13 +145,32 @@ impl<'a> Reader<'a> {
         );
         let checked = expression::check(pattern, has("NC"))?;
         let captures = checked.contains('(');
-        let path = match (is_all && !target.contains("$1"), is_negated) {
-            (true, false) => PathMatch::Any,
-            (_, true) => PathMatch::Patterns(vec![format!("!~{checked}")]),
+        let flags_of = checked.strip_prefix("(?i)");
+        let placed = |place: &str| match flags_of {
+            Some(rest) => format!("(?i){}", in_directory(place, rest)),
+            None => in_directory(place, &checked),
+        };
+        let below = place.filter(|place| *place != "/").map(str::to_owned);
+        let path = match (is_all && !target.contains("$1"), is_negated, place) {
+            (true, false, _) => below.map_or(PathMatch::Any, PathMatch::Begin),
+            (_, true, place) => {
+                let pattern = place.map_or_else(|| checked.clone(), placed);
+                let mut patterns: Vec<String> = below.iter().map(|place| format!("{place}*")).collect();
+                patterns.push(format!("!~{pattern}"));
+                PathMatch::Patterns(patterns)
+            }
             // In a directory, paths have no slash at the beginning: in a server they have.
-            (false, false) => PathMatch::Regex(checked.replace("^/?", "^/")),
+            (false, false, Some(place)) => PathMatch::Regex(placed(place)),
+            (false, false, None) => PathMatch::Regex(checked.replace("^/?", "^/")),
         };
         let mut route = Route::new(node.origin, path);
+        for (is_negated, pattern) in paths {
+            match (is_negated, &route.path) {
+                (true, _) => route.except.push(format!("~{pattern}")),
+                (false, PathMatch::Any) => route.path = PathMatch::Regex(pattern),
+                (false, _) => return Err("a condition on REQUEST_URI beside a pattern".to_owned()),
+            }
+        }
         route.table.items.extend(table.items);
         if has("F") {
             route.table.set("respond", 403i64, node.origin);
@@ -144,6 +223,19 @@ fn is_front_controller(target: &str, conditions: &[&Node]) -> bool {
     });
     (script.ends_with(".php") && all_files && !conditions.is_empty())
         || target == "-" && !conditions.is_empty() && all_files
+}
+
+/// A condition on the path: whether it is negated, and its expression.
+fn path_condition(condition: &Node) -> Result<(bool, String), String> {
+    let (pattern, flags) = (condition.arg(1), condition.arg(2));
+    if flags.contains("OR") {
+        return Err("conditions of which one is enough".to_owned());
+    }
+    let (is_negated, plain) = pattern.strip_prefix('!').map_or((false, pattern), |rest| (true, rest));
+    match plain.starts_with(['=', '<', '>', '-']) {
+        true => Err("a condition on REQUEST_URI that is no expression".to_owned()),
+        false => Ok((is_negated, expression::check(plain, flags.contains("NC"))?)),
+    }
 }
 
 fn set_condition(table: &mut Table, condition: &Node) -> Result<(), String> {

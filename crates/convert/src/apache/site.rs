@@ -2,8 +2,10 @@
 
 mod access;
 mod directories;
+pub(super) mod parts;
 mod proxy;
 mod redirects;
+pub(super) mod regions;
 mod responses;
 mod scripts;
 mod tls;
@@ -14,6 +16,7 @@ use crate::files::Files;
 use crate::fpm::Pool;
 use crate::ledger::{Ledger, Origin};
 use crate::model::{Bind, Model, PathMatch, Route, Site};
+use crate::table::Table;
 
 pub(super) struct Reader<'a> {
     pub(super) files: &'a Files,
@@ -44,7 +47,7 @@ impl<'n> Host<'n> {
 
 /// Where a directory is in the paths of a site.
 #[derive(Clone, Debug)]
-struct Mount {
+pub(super) struct Mount {
     /// `/wiki`; empty: the whole site.
     prefix: String,
     directory: String,
@@ -66,8 +69,12 @@ impl<'a> Reader<'a> {
         for listen in self.global.iter().filter(|node| node.name == "listen") {
             self.ledger.carried(listen.origin);
         }
-        let has_content = self.global.iter().any(|node| {
+        let is_content = |node: &Node| {
             ["documentroot", "alias", "proxypass", "redirect", "redirectmatch"].contains(&node.name.as_str())
+        };
+        let has_content = self.global.iter().any(|node| {
+            is_content(node)
+                || (node.name == "location" && node.inner.iter().any(|inner| inner.name == "proxypass"))
         });
         if hosts.is_empty() && has_content {
             let all: Vec<&Node> = self.global.iter().collect();
@@ -166,21 +173,6 @@ impl<'a> Reader<'a> {
     }
 
     fn routes(&mut self, host: &Host<'a>) -> Vec<Route> {
-        let mut routes = Vec::new();
-        for node in &host.own {
-            match node.name.as_str() {
-                "redirect" | "redirectpermanent" | "redirecttemp" => routes.extend(self.redirect(node)),
-                "redirectmatch" => routes.extend(self.redirect_match(node)),
-                _ => continue,
-            }
-            if is_proxied(host, node) {
-                self.ledger.differs(
-                    node.origin,
-                    "Apache passes the path to the server of ProxyPass instead, and never redirects",
-                );
-            }
-        }
-        routes.extend(self.rewrites(host));
         let mut mounts: Vec<Mount> = Vec::new();
         for node in host.each("alias") {
             mounts.push(Mount {
@@ -191,13 +183,15 @@ impl<'a> Reader<'a> {
         }
         // The longest prefix first: Apache takes the first alias, and people write the longest first.
         mounts.sort_by_key(|mount| std::cmp::Reverse(mount.prefix.len()));
+        if let Some((root, origin)) = &host.root {
+            mounts.push(Mount { prefix: String::new(), directory: root.clone(), origin: *origin });
+        }
+        let mut routes = self.redirects(host, &mounts);
         let mut content: Vec<Route> = self.proxies(host);
+        let passed: Vec<String> = content.iter().flat_map(|route| route.path.patterns()).collect();
+        routes.extend(self.rewrites(host, &mounts, &passed));
         for mount in &mounts {
             content.extend(self.mounted(host, mount));
-        }
-        if let Some((root, origin)) = &host.root {
-            let whole = Mount { prefix: String::new(), directory: root.clone(), origin: *origin };
-            content.extend(self.mounted(host, &whole));
         }
         for name in ["scriptalias", "scriptaliasmatch", "aliasmatch", "wsgiscriptalias", "wsgidaemonprocess"]
         {
@@ -211,14 +205,18 @@ impl<'a> Reader<'a> {
                 self.ledger.lost(node.origin, "it has no counterpart", todo);
             }
         }
-        self.sections(host, &mounts, &mut content);
-        content.sort_by_key(|route| std::cmp::Reverse(weight(route)));
-        routes.extend(content);
-        let headers = self.headers(host);
+        routes.extend(self.sections(host, &mounts, content));
+        let headers = self.headers(host.all.iter().copied());
         let pages = self.error_pages(host);
         let compress = self.compression(host);
         for route in &mut routes {
-            for item in headers.items.iter().chain(&compress.items) {
+            // What a section sets is set after what the host does.
+            let mut all = headers.clone();
+            if let Some(own) = route.table.remove("headers") {
+                all.merge(&Table { items: vec![own] });
+            }
+            route.table.items.extend(all.items);
+            for item in &compress.items {
                 if !route.table.has(&item.key) {
                     route.table.items.push(item.clone());
                 }
@@ -228,6 +226,47 @@ impl<'a> Reader<'a> {
             }
         }
         routes
+    }
+
+    /// `Redirect` and `RedirectMatch`, of the host and of its sections.
+    fn redirects(&mut self, host: &Host<'a>, mounts: &[Mount]) -> Vec<Route> {
+        let mut routes = Vec::new();
+        for node in &host.own {
+            routes.extend(self.redirection(node));
+            if node.name.starts_with("redirect") && is_proxied(host, node) {
+                self.ledger.differs(
+                    node.origin,
+                    "Apache passes the path to the server of ProxyPass instead, and never redirects",
+                );
+            }
+        }
+        for section in host.all.iter().copied().filter(|node| node.name == "directory") {
+            let is_whole = parts::places(mounts, section.arg(0)).iter().any(|place| place == "/");
+            for node in section.inner.iter().filter(|node| node.name.starts_with("redirect")) {
+                match is_whole {
+                    true => routes.extend(self.redirection(node)),
+                    false => self.ledger.lost(
+                        node.origin,
+                        "a redirect of a part of the files",
+                        "write a route by hand",
+                    ),
+                }
+            }
+        }
+        for section in host.all.iter().copied().filter(|node| node.name.starts_with("location")) {
+            for node in section.inner.iter().filter(|node| node.name.starts_with("redirect")) {
+                self.ledger.lost(node.origin, "a redirect of a part of the paths", "write a route by hand");
+            }
+        }
+        routes
+    }
+
+    fn redirection(&mut self, node: &'a Node) -> Vec<Route> {
+        match node.name.as_str() {
+            "redirect" | "redirectpermanent" | "redirecttemp" => self.redirect(node),
+            "redirectmatch" => self.redirect_match(node),
+            _ => Vec::new(),
+        }
     }
 }
 

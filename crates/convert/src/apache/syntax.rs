@@ -155,7 +155,6 @@ impl Parser<'_> {
             }
             "ifdefine" => self.defined.contains_key(what) != negated,
             "ifversion" => node.args.iter().any(|arg| arg.starts_with('<')) == negated,
-            "requireall" => return node.inner,
             _ => return vec![node],
         };
         match holds {

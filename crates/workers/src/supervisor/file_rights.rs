@@ -11,7 +11,9 @@ use rustix::thread::{CapabilitySet, capabilities};
 /// What `read` gives, as this process or else as the process's own user.
 pub(super) fn with_rights<T>(pid: u32, read: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match read() {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && may_change_user() => as_its_user(pid, read)?,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && may_change_user() => {
+            as_its_user(pid, read)?
+        }
         result => result,
     }
 }

@@ -7,97 +7,212 @@ use crate::ledger::Origin;
 use crate::model::Route;
 use crate::table::Table;
 
+const TODO: &str = "set `allow`, `basic_auth` or `auth_request`";
+
+/// What `Require`s demand together.
+#[derive(Debug, Default)]
+struct Demand {
+    /// Nobody meets them.
+    denied: bool,
+    /// Clients that alone meet them; empty: it does not depend on that.
+    only: Vec<String>,
+    /// Clients that do not.
+    but: Vec<String>,
+    /// A user and a password.
+    user: bool,
+}
+
+impl Demand {
+    fn denied() -> Demand {
+        Demand { denied: true, ..Demand::default() }
+    }
+
+    fn is_met_by_all(&self) -> bool {
+        !self.denied && self.only.is_empty() && self.but.is_empty() && !self.user
+    }
+}
+
+/// Whether a section says who may use its paths.
+pub(super) fn has_rules(nodes: &[Node]) -> bool {
+    nodes.iter().any(|node| {
+        matches!(
+            node.name.as_str(),
+            "require" | "requireall" | "requireany" | "requirenone" | "order" | "deny" | "allow"
+        )
+    })
+}
+
 impl<'a> Reader<'a> {
-    /// `Require`, or `Order`, `Allow` and `Deny`, and passwords.
-    pub(super) fn access(&mut self, nodes: &[Node], route: &mut Route) {
-        let mut rules: Vec<(Verdict, String, Origin)> = Vec::new();
-        let mut is_denied = None;
-        let mut has_user = false;
-        let any = nodes.iter().find(|node| node.name == "requireany");
-        let all: Vec<&Node> = nodes.iter().chain(any.iter().flat_map(|node| &node.inner)).collect();
-        any.iter().for_each(|node| self.ledger.carried(node.origin));
-        for node in &all {
-            let words: Vec<String> = node.args.iter().map(|arg| arg.to_ascii_lowercase()).collect();
-            let first = words.first().map_or("", String::as_str);
-            let second = words.get(1).map_or("", String::as_str);
-            match (node.name.as_str(), first, second) {
-                ("require", "all", "granted") => self.ledger.carried(node.origin),
-                ("require", "all", "denied") => is_denied = Some(node.origin),
-                ("require", "ip", _) => rules.extend(
-                    node.args.iter().skip(1).map(|ip| (Verdict::Allow, short_block(ip), node.origin)),
-                ),
-                ("require", "local", _) => rules
-                    .extend(["127.0.0.0/8", "::1"].map(|ip| (Verdict::Allow, ip.to_owned(), node.origin))),
-                ("require", "valid-user", _) => {
-                    has_user = true;
-                    self.ledger.carried(node.origin);
-                }
-                ("require", "user", _) => {
-                    has_user = true;
-                    self.ledger.lost(
-                        node.origin,
-                        "every user of the file may use it",
-                        "keep only these users in the file",
-                    );
-                }
-                ("require", ..) => {
-                    self.ledger.lost(
-                        node.origin,
-                        "it has no counterpart: nobody may use it",
-                        "set `allow`, `basic_auth` or `auth_request`",
-                    );
-                    is_denied = Some(node.origin);
-                }
-                ("deny", "from", "all") => is_denied = is_denied.or(Some(node.origin)),
-                ("allow", "from", "all") => self.ledger.carried(node.origin),
-                ("allow", "from", _) => rules.extend(
-                    node.args.iter().skip(1).map(|ip| (Verdict::Allow, short_block(ip), node.origin)),
-                ),
-                ("deny", "from", _) => rules
-                    .extend(node.args.iter().skip(1).map(|ip| (Verdict::Deny, short_block(ip), node.origin))),
-                ("order", ..) => self.ledger.carried(node.origin),
-                ("satisfy", "any", _) => self.ledger.lost(
-                    node.origin,
-                    "all of the rules must be met",
-                    "write two routes, one with `client`",
-                ),
-                _ => {}
+    /// The rules of a section in place of those that the route has. `around`: sections around it, which may have the file of
+    /// passwords.
+    pub(super) fn access(&mut self, nodes: &[Node], around: &[&Node], route: &mut Route) {
+        for key in ["allow", "deny", "basic_auth"] {
+            route.table.remove(key);
+        }
+        let Some(origin) = nodes.iter().find(|node| has_rules(std::slice::from_ref(node))) else { return };
+        let origin = origin.origin;
+        let demand = self.demand(nodes, false).unwrap_or_default();
+        let order = self.order(nodes);
+        if demand.denied || order == Some(Clients::None) {
+            return deny(route, origin);
+        }
+        let but = demand.but.iter().map(|ip| (Verdict::Deny, ip.as_str()));
+        let only = demand.only.iter().map(|ip| (Verdict::Allow, ip.as_str()));
+        let rules: Vec<Rule<'_>> = but.chain(only).collect();
+        let end = if demand.only.is_empty() { Verdict::Allow } else { Verdict::Deny };
+        let clients = match (resolve(&rules, end), order) {
+            (Some(required), None | Some(Clients::All)) => required,
+            (Some(Clients::All), Some(ordered)) => ordered,
+            (Some(_), Some(_)) => {
+                self.ledger.lost(origin, "`Require` and `Allow` both name clients: nobody may use it", TODO);
+                Clients::None
             }
-        }
-        let has_allow = rules.iter().any(|(verdict, ..)| *verdict == Verdict::Allow);
-        if let (Some(origin), false) = (is_denied, has_allow) {
-            deny(route, origin);
-            return;
-        }
-        is_denied.iter().for_each(|origin| self.ledger.carried(*origin));
-        let texts: Vec<Rule<'_>> = rules.iter().map(|(verdict, text, _)| (*verdict, text.as_str())).collect();
-        let end = if has_allow { Verdict::Deny } else { Verdict::Allow };
-        let first = rules.first().map(|(.., origin)| *origin);
-        match (resolve(&texts, end), first) {
-            (Some(Clients::Only(list)), Some(origin)) => route.table.set("allow", list, origin),
-            (Some(Clients::Except(list)), Some(origin)) => route.table.set("deny", list, origin),
-            (Some(_), _) | (_, None) => {}
-            (None, Some(origin)) => {
-                self.ledger.lost(
-                    origin,
-                    "clients are addresses and blocks, not names: nobody may use it",
-                    "set `allow` of the route",
-                );
-                route.table.set("deny", vec!["0.0.0.0/0", "::/0"], origin);
+            (None, _) => {
+                let why = "clients are addresses and blocks, not names: nobody may use it";
+                self.ledger.lost(origin, why, "set `allow` of the route");
+                Clients::None
             }
+        };
+        match clients {
+            Clients::All => {}
+            Clients::None => return deny(route, origin),
+            Clients::Only(list) => route.table.set("allow", list, origin),
+            Clients::Except(list) => route.table.set("deny", list, origin),
         }
-        rules.iter().for_each(|(.., origin)| self.ledger.carried(*origin));
-        if has_user {
-            self.basic_auth(nodes, route);
+        if demand.user {
+            self.basic_auth(nodes, around, origin, route);
         }
     }
 
-    fn basic_auth(&mut self, nodes: &[Node], route: &mut Route) {
-        let find = |name: &str| nodes.iter().find(|node| node.name == name);
+    /// What the `Require`s among these demand: each of them, or one.
+    fn demand(&mut self, nodes: &[Node], all: bool) -> Option<Demand> {
+        let items: Vec<(Demand, Origin)> =
+            nodes.iter().filter_map(|node| Some((self.item(node)?, node.origin))).collect();
+        let (_, origin) = items.first()?;
+        let origin = *origin;
+        if !all && items.iter().any(|(item, _)| item.is_met_by_all()) {
+            return Some(Demand::default());
+        }
+        let mut sum = Demand::default();
+        if all {
+            let lists = items.iter().filter(|(item, _)| !item.only.is_empty()).count();
+            sum.denied = items.iter().any(|(item, _)| item.denied);
+            if lists > 1 {
+                self.ledger.lost(origin, "clients of two lists at once: nobody may use it", TODO);
+                return Some(Demand::denied());
+            }
+        } else {
+            let is_negative = |item: &Demand| !item.but.is_empty();
+            if items.len() > 1 && items.iter().any(|(item, _)| is_negative(item)) {
+                self.ledger.lost(origin, "one of several rules is enough: nobody may use it", TODO);
+                return Some(Demand::denied());
+            }
+            sum.denied = items.iter().all(|(item, _)| item.denied);
+        }
+        for (item, _) in items {
+            sum.only.extend(item.only);
+            sum.but.extend(item.but);
+            sum.user |= item.user;
+        }
+        if !all && sum.user && !sum.only.is_empty() {
+            self.ledger.lost(
+                origin,
+                "one of address and password is enough there: here both are needed",
+                "write two routes, one with `client`",
+            );
+        }
+        Some(sum)
+    }
+
+    fn item(&mut self, node: &Node) -> Option<Demand> {
+        let words: Vec<String> = node.args.iter().map(|arg| arg.to_ascii_lowercase()).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let blocks = |from: usize| node.args.iter().skip(from).map(|ip| short_block(ip)).collect();
+        let demand = match (node.name.as_str(), words.as_slice()) {
+            ("requireall", _) => self.demand(&node.inner, true).unwrap_or_default(),
+            ("requireany", _) => self.demand(&node.inner, false).unwrap_or_default(),
+            ("requirenone", _) => match self.demand(&node.inner, false) {
+                Some(Demand { denied: false, only, but, user: false })
+                    if but.is_empty() && !only.is_empty() =>
+                {
+                    Demand { but: only, ..Demand::default() }
+                }
+                _ => {
+                    self.ledger.lost(node.origin, "it has no counterpart: nobody may use it", TODO);
+                    Demand::denied()
+                }
+            },
+            ("require", ["all", "granted"]) => Demand::default(),
+            ("require", ["all", "denied"]) => Demand::denied(),
+            ("require", ["ip", _, ..]) => Demand { only: blocks(1), ..Demand::default() },
+            ("require", ["not", "ip", _, ..]) => Demand { but: blocks(2), ..Demand::default() },
+            ("require", ["local"]) => {
+                Demand { only: ["127.0.0.0/8", "::1"].map(str::to_owned).into(), ..Demand::default() }
+            }
+            ("require", ["valid-user"]) => Demand { user: true, ..Demand::default() },
+            ("require", ["user", ..]) => {
+                let why = "every user of the file may use it";
+                self.ledger.lost(node.origin, why, "keep only these users in the file");
+                Demand { user: true, ..Demand::default() }
+            }
+            ("require", _) => {
+                self.ledger.lost(node.origin, "it has no counterpart: nobody may use it", TODO);
+                Demand::denied()
+            }
+            _ => return None,
+        };
+        self.ledger.carried(node.origin);
+        Some(demand)
+    }
+
+    /// `Order`, `Allow` and `Deny`: what is named second wins, and is also for clients that neither names.
+    fn order(&mut self, nodes: &[Node]) -> Option<Clients> {
+        let rules: Vec<&Node> =
+            nodes.iter().filter(|node| matches!(node.name.as_str(), "order" | "allow" | "deny")).collect();
+        let first = rules.first()?.origin;
+        let order = rules.iter().rfind(|node| node.name == "order");
+        let is_allowed_first = order.is_some_and(|node| {
+            let text = node.args.join("").to_ascii_lowercase();
+            text == "allow,deny" || text == "mutual-failure"
+        });
+        let list = |name: &str| -> Vec<String> {
+            let named = rules.iter().filter(|node| node.name == name);
+            named.flat_map(|node| node.args.iter().skip(1)).map(|text| short_block(text)).collect()
+        };
+        let (allowed, denied) = (list("allow"), list("deny"));
+        let allowed = allowed.iter().map(|text| (Verdict::Allow, text.as_str()));
+        let denied = denied.iter().map(|text| (Verdict::Deny, text.as_str()));
+        let clients = match is_allowed_first {
+            true => resolve(&denied.chain(allowed).collect::<Vec<_>>(), Verdict::Deny),
+            false => resolve(&allowed.chain(denied).collect::<Vec<_>>(), Verdict::Allow),
+        };
+        rules.iter().for_each(|node| self.ledger.carried(node.origin));
+        if let Some(any) =
+            nodes.iter().find(|node| node.name == "satisfy" && node.arg(0).eq_ignore_ascii_case("any"))
+        {
+            self.ledger.lost(
+                any.origin,
+                "all of the rules must be met",
+                "write two routes, one with `client`",
+            );
+        }
+        clients.or_else(|| {
+            let why = "clients are addresses and blocks, not names or variables: nobody may use it";
+            self.ledger.lost(first, why, "set `allow` of the route");
+            Some(Clients::None)
+        })
+    }
+
+    fn basic_auth(&mut self, nodes: &[Node], around: &[&Node], origin: Origin, route: &mut Route) {
+        let find = |name: &str| {
+            let outer = around.iter().rev().flat_map(|section| &section.inner);
+            nodes.iter().chain(outer).find(|node| node.name == name)
+        };
         find("authtype").iter().for_each(|node| self.ledger.carried(node.origin));
         find("authbasicprovider").iter().for_each(|node| self.ledger.carried(node.origin));
         let is_basic = find("authtype").is_none_or(|node| node.arg(0).eq_ignore_ascii_case("basic"));
-        match find("authuserfile").filter(|_| is_basic) {
+        let provider = find("authbasicprovider").filter(|node| !node.arg(0).eq_ignore_ascii_case("file"));
+        match find("authuserfile").filter(|_| is_basic && provider.is_none()) {
             Some(file) => {
                 let mut table = Table::default();
                 table.set("file", file.arg(0), file.origin);
@@ -108,15 +223,13 @@ impl<'a> Reader<'a> {
                 self.ledger.differs(file.origin, "its hashes must be by bcrypt (htpasswd -B) or argon2");
             }
             None => {
-                let origin = find("authtype").or_else(|| nodes.first()).map(|node| node.origin);
-                if let Some(origin) = origin {
-                    self.ledger.lost(
-                        origin,
-                        "it has no AuthUserFile for basic authentication: nobody may use it",
-                        "set `basic_auth` or `auth_request`",
-                    );
-                    deny(route, origin);
-                }
+                let origin = provider.or_else(|| find("authtype")).map_or(origin, |node| node.origin);
+                self.ledger.lost(
+                    origin,
+                    "it has no AuthUserFile for basic authentication: nobody may use it",
+                    "set `basic_auth` or `auth_request`",
+                );
+                deny(route, origin);
             }
         }
     }
@@ -126,6 +239,9 @@ impl<'a> Reader<'a> {
 fn short_block(text: &str) -> String {
     if text.eq_ignore_ascii_case("localhost") {
         return "127.0.0.1".to_owned();
+    }
+    if text.eq_ignore_ascii_case("all") {
+        return "all".to_owned();
     }
     let parts: Vec<&str> = text.trim_end_matches('.').split('.').collect();
     let is_short =
@@ -142,20 +258,7 @@ fn short_block(text: &str) -> String {
 
 /// Responds with 403, in place of what the route was for.
 pub(super) fn deny(route: &mut Route, origin: Origin) {
-    const TARGET: [&str; 10] = [
-        "app",
-        "files",
-        "upstream",
-        "try_files",
-        "strip_prefix",
-        "listing",
-        "index",
-        "max_body",
-        "rewrite",
-        "request_headers",
-    ];
-    for key in TARGET {
-        route.table.remove(key);
-    }
+    const KEPT: [&str; 5] = ["host", "method", "header", "scheme", "client"];
+    route.table.items.retain(|item| KEPT.contains(&item.key.as_str()));
     route.table.set("respond", 403i64, origin);
 }

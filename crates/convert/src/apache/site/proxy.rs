@@ -5,6 +5,8 @@ use crate::apache::syntax::Node;
 use crate::model::{PathMatch, Route, add};
 use crate::table::{Table, Value};
 
+const UNCHANGED: &str = "`Location` and cookies are passed on unchanged: let the app make its URLs from X-Forwarded-Host and X-Forwarded-Proto";
+
 impl<'a> Reader<'a> {
     pub(super) fn proxies(&mut self, host: &Host<'a>) -> Vec<Route> {
         let preserve = host.one("proxypreservehost");
@@ -34,7 +36,7 @@ impl<'a> Reader<'a> {
                         routes.push(route);
                     }
                 }
-                "proxypass" => routes.push(self.proxied(node, node.arg(0), node.arg(1), is_preserved)),
+                "proxypass" => routes.extend(self.proxied(node, node.arg(0), node.arg(1), is_preserved)),
                 "proxypassmatch" if !node.arg(1).contains("fcgi://") => {
                     self.ledger.lost(
                         node.origin,
@@ -43,17 +45,60 @@ impl<'a> Reader<'a> {
                     );
                 }
                 "proxypassreverse" | "proxypassreversecookiedomain" | "proxypassreversecookiepath" => {
-                    self.ledger.differs(node.origin, "`Location` and cookies are passed on unchanged: let the app make its URLs from X-Forwarded-Host and X-Forwarded-Proto");
+                    self.ledger.differs(node.origin, UNCHANGED);
                 }
-                "requestheader" => self.request_header(node, &mut routes),
                 _ => {}
             }
         }
-        // Request headers that come before the proxies in the file.
+        for section in host.all.iter().copied().filter(|node| node.name.starts_with("location")) {
+            routes.extend(self.proxied_location(section, is_preserved));
+        }
         let headers: Vec<&Node> =
             host.own.iter().copied().filter(|node| node.name == "requestheader").collect();
         for node in headers {
             self.request_header(node, &mut routes);
+        }
+        routes
+    }
+
+    /// A ProxyPass in a `<Location>`, whose path is that of the section.
+    fn proxied_location(&mut self, section: &'a Node, is_preserved: bool) -> Vec<Route> {
+        let mut routes = Vec::new();
+        let is_matching = section.name == "locationmatch" || section.arg(0) == "~";
+        let own = section.inner.iter().find(|node| node.name == "proxypreservehost");
+        own.iter().for_each(|node| self.ledger.carried(node.origin));
+        let is_preserved = own.map_or(is_preserved, |node| node.arg(0).eq_ignore_ascii_case("on"));
+        for node in &section.inner {
+            match node.name.as_str() {
+                "proxypass" | "proxypassmatch" if is_matching || node.name == "proxypassmatch" => {
+                    self.ledger.lost(
+                        node.origin,
+                        "a pattern of paths to a proxy",
+                        "write a route with `rewrite` by hand",
+                    );
+                }
+                "proxypass" if node.arg(0) == "!" => {
+                    self.ledger.lost(node.origin, "paths that no proxy gets", "write a route by hand");
+                }
+                "proxypass" => {
+                    self.ledger.carried(section.origin);
+                    routes.extend(self.proxied(node, section.arg(0), node.arg(0), is_preserved));
+                }
+                "proxypassreverse" | "proxypassreversecookiedomain" | "proxypassreversecookiepath" => {
+                    self.ledger.differs(node.origin, UNCHANGED);
+                }
+                _ => {}
+            }
+        }
+        for node in section.inner.iter().filter(|node| node.name == "requestheader") {
+            match routes.is_empty() {
+                true => self.ledger.lost(
+                    node.origin,
+                    "a header of a part of the paths",
+                    "set `request_headers` of a route",
+                ),
+                false => self.request_header(node, &mut routes),
+            }
         }
         routes
     }
@@ -82,8 +127,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A route to the server of a ProxyPass.
-    pub(super) fn proxied(&mut self, node: &Node, path: &str, target: &str, is_preserved: bool) -> Route {
+    /// The routes to the server of a ProxyPass. A path without a slash at its end is that path, and all below it.
+    fn proxied(&mut self, node: &Node, path: &str, target: &str, is_preserved: bool) -> Vec<Route> {
         let origin = node.origin;
         let mut route =
             Route::new(origin, if path == "/" { PathMatch::Any } else { PathMatch::Begin(path.to_owned()) });
@@ -118,7 +163,7 @@ impl<'a> Reader<'a> {
                     "write the route by hand",
                 );
                 route.table.set("respond", 501i64, origin);
-                return route;
+                return vec![route];
             }
         }
         for option in node.args.iter().filter(|arg| arg.contains('=') && !arg.contains("://")) {
@@ -168,15 +213,22 @@ impl<'a> Reader<'a> {
             (path, "/") if !target.ends_with('/') && path.ends_with('/') => {
                 route.table.set("rewrite", "/$1", origin)
             }
-            (_, uri) => route.table.set("rewrite", format!("{uri}$1"), origin),
+            (path, uri) if path.ends_with('/') => route.table.set("rewrite", format!("{uri}$1"), origin),
+            (_, uri) => {
+                // `/api` to `http://x/`: `/api/y` is `//y` in Apache, and `/y` is what is meant.
+                route.table.set("rewrite", format!("{}/$1", uri.trim_end_matches('/')), origin);
+            }
         }
-        if !path.ends_with('/') && path != "/" && route.table.has("rewrite") && uri == "/" {
-            // `/api` to `http://x/`: `/api/y` is `//y` in Apache, and `/y` is what is meant.
-            route.path = PathMatch::Patterns(vec![format!("{path}/*")]);
-            route.table.set("rewrite", "/$1", origin);
-            self.ledger.differs(origin, format!("only paths below {path}/"));
+        if path.ends_with('/') {
+            return vec![route];
         }
-        route
+        let mut exact = route.clone();
+        exact.path = PathMatch::Exact(path.to_owned());
+        if exact.table.has("rewrite") {
+            exact.table.set("rewrite", uri, origin);
+        }
+        route.path = PathMatch::Begin(format!("{path}/"));
+        vec![exact, route]
     }
 
     fn balancer(&mut self, name: &str, table: &mut Table) -> bool {

@@ -1,15 +1,16 @@
 //! Header fields, error pages, compression and body limits.
 
 use super::{Host, Reader};
+use crate::apache::syntax::Node;
 use crate::model::Route;
 use crate::table::Table;
 use crate::units::size;
 
 impl<'a> Reader<'a> {
     /// `Header [always] set NAME VALUE`
-    pub(super) fn headers(&mut self, host: &Host<'a>) -> Table {
+    pub(super) fn headers<'n>(&mut self, nodes: impl Iterator<Item = &'n Node>) -> Table {
         let mut out = Table::default();
-        for node in host.each("header") {
+        for node in nodes.filter(|node| node.name == "header") {
             let args: Vec<&str> = node
                 .args
                 .iter()
@@ -30,6 +31,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             let value = value.replace('$', "$$");
+            self.ledger.carried(node.origin);
             match action.as_str() {
                 "set" => out.set_in(&["headers", "set"], name, value, node.origin),
                 "setifempty" => out.set_in(&["headers", "if_missing"], name, value, node.origin),
