@@ -64,6 +64,13 @@ pub(crate) fn beginning(pattern: &str) -> Option<String> {
     if rest.contains('|') && !rest.contains('(') { Some(String::new()) } else { Some(out) }
 }
 
+/// The texts of which each match of an expression begins with one; `None`: there are too many, or it is none.
+pub(crate) fn begins(pattern: &str) -> Option<Vec<String>> {
+    let parsed = regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern).ok()?;
+    let found = regex_syntax::hir::literal::Extractor::new().extract(&parsed);
+    found.literals()?.iter().map(|literal| String::from_utf8(literal.as_bytes().to_vec()).ok()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +89,14 @@ mod tests {
         assert_eq!(parts, ("/\\..*".to_owned(), "/\\.(?:well-known)".to_owned()));
         assert_eq!(without_look_ahead("/a(?=b)"), None);
         assert_eq!(without_look_ahead("(?!a)(?!b)"), None);
+    }
+
+    #[test]
+    fn the_texts_that_matches_begin_with() {
+        assert_eq!(begins("/(a|b)c"), Some(vec!["/ac".to_owned(), "/bc".to_owned()]));
+        assert_eq!(begins("/\\.git"), Some(vec!["/.git".to_owned()]));
+        assert_eq!(begins("[^/]+x"), None);
+        assert_eq!(begins("("), None);
     }
 
     #[test]

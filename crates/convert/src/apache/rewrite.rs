@@ -11,9 +11,19 @@ use crate::table::Table;
 const TODO: &str = "write a route with `redirect`, `rewrite` or `respond` by hand";
 
 impl<'a> Reader<'a> {
-    /// `passed`: paths of other servers, for which rules of directories are not.
-    pub(super) fn rewrites(&mut self, host: &Host<'a>, mounts: &[Mount], passed: &[String]) -> Vec<Route> {
-        let mut routes = self.rules(host, &host.own, None);
+    /// The rules of the server, which come before `Redirect`.
+    pub(super) fn rewrites(&mut self, host: &Host<'a>) -> Vec<Route> {
+        self.rules(host, &host.own, None)
+    }
+
+    /// The rules of directories, which come after it. `passed`: paths of other servers, for which they are not.
+    pub(super) fn rewrites_of_directories(
+        &mut self,
+        host: &Host<'a>,
+        mounts: &[Mount],
+        passed: &[String],
+    ) -> Vec<Route> {
+        let mut routes = Vec::new();
         for section in host.all.iter().copied() {
             let inner: Vec<&Node> = section.inner.iter().collect();
             if !inner.iter().any(|node| node.name == "rewriterule") {
@@ -101,7 +111,8 @@ impl<'a> Reader<'a> {
             .map(|flag| flag.trim().to_ascii_uppercase())
             .collect();
         let has = |name: &str| flags.iter().any(|flag| flag == name || flag.starts_with(&format!("{name}=")));
-        if is_front_controller(target, conditions) && host.root.is_some() {
+        let is_answer = ["F", "G", "R"].iter().any(|flag| has(flag));
+        if !is_answer && is_front_controller(target, conditions) && host.root.is_some() {
             if place.is_some_and(|place| place != "/") {
                 return Err("a script for all paths of a directory".to_owned());
             }
@@ -213,13 +224,10 @@ impl<'a> Reader<'a> {
 fn is_front_controller(target: &str, conditions: &[&Node]) -> bool {
     let script = target.split('?').next().unwrap_or("").split("/$1").next().unwrap_or("");
     let all_files = conditions.iter().all(|condition| {
-        let tests_file = condition.arg(0).contains("REQUEST_FILENAME")
-            || condition.arg(0).contains("REQUEST_URI")
-            || condition.arg(0).contains("DOCUMENT_ROOT");
-        tests_file
-            && (condition.arg(1).starts_with("!-")
-                || condition.arg(1).starts_with("-")
-                || condition.arg(1).starts_with('!'))
+        let (subject, pattern) = (condition.arg(0), condition.arg(1));
+        let is_file = subject.contains("REQUEST_FILENAME") || subject.contains("DOCUMENT_ROOT");
+        (is_file && pattern.trim_start_matches('!').starts_with('-'))
+            || (subject.contains("REQUEST_URI") && pattern.starts_with('!'))
     });
     (script.ends_with(".php") && all_files && !conditions.is_empty())
         || target == "-" && !conditions.is_empty() && all_files

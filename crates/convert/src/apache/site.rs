@@ -50,6 +50,8 @@ impl<'n> Host<'n> {
 pub(super) struct Mount {
     /// `/wiki`; empty: the whole site.
     prefix: String,
+    /// Whether the prefix itself is not of it: `Alias /wiki/ …`.
+    is_only_below: bool,
     directory: String,
     origin: Origin,
 }
@@ -177,6 +179,7 @@ impl<'a> Reader<'a> {
         for node in host.each("alias") {
             mounts.push(Mount {
                 prefix: node.arg(0).trim_end_matches('/').to_owned(),
+                is_only_below: node.arg(0).ends_with('/'),
                 directory: node.arg(1).trim_end_matches('/').to_owned(),
                 origin: node.origin,
             });
@@ -184,14 +187,28 @@ impl<'a> Reader<'a> {
         // The longest prefix first: Apache takes the first alias, and people write the longest first.
         mounts.sort_by_key(|mount| std::cmp::Reverse(mount.prefix.len()));
         if let Some((root, origin)) = &host.root {
-            mounts.push(Mount { prefix: String::new(), directory: root.clone(), origin: *origin });
+            mounts.push(Mount {
+                prefix: String::new(),
+                is_only_below: false,
+                directory: root.clone(),
+                origin: *origin,
+            });
         }
-        let mut routes = self.redirects(host, &mounts);
-        let mut content: Vec<Route> = self.proxies(host);
-        let passed: Vec<String> = content.iter().flat_map(|route| route.path.patterns()).collect();
-        routes.extend(self.rewrites(host, &mounts, &passed));
-        for mount in &mounts {
-            content.extend(self.mounted(host, mount));
+        let mut routes = self.rewrites(host);
+        routes.extend(self.redirects(host, &mounts));
+        let proxies = self.proxies(host);
+        let passed: Vec<String> = proxies
+            .iter()
+            .filter(|route| route.table.has("upstream"))
+            .flat_map(|route| route.path.patterns())
+            .collect();
+        routes.extend(self.rewrites_of_directories(host, &mounts, &passed));
+        // What no proxy gets is of the document root.
+        let root = mounts.iter().position(|mount| mount.prefix.is_empty());
+        let mut content: Vec<(Option<usize>, Route)> =
+            proxies.into_iter().map(|route| (root.filter(|_| !route.table.has("upstream")), route)).collect();
+        for (number, mount) in mounts.iter().enumerate() {
+            content.extend(self.mounted(host, mount).into_iter().map(|route| (Some(number), route)));
         }
         for name in ["scriptalias", "scriptaliasmatch", "aliasmatch", "wsgiscriptalias", "wsgidaemonprocess"]
         {

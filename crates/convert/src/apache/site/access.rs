@@ -5,7 +5,7 @@ use crate::apache::syntax::Node;
 use crate::cidr::{Clients, Rule, Verdict, resolve};
 use crate::ledger::Origin;
 use crate::model::Route;
-use crate::table::Table;
+use crate::table::{Table, Value};
 
 const TODO: &str = "set `allow`, `basic_auth` or `auth_request`";
 
@@ -42,46 +42,84 @@ pub(super) fn has_rules(nodes: &[Node]) -> bool {
     })
 }
 
+/// The rules of two modules: `Require`, and `Order`, `Allow` and `Deny`. Each is merged by itself, and both must be met.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Access {
+    /// Keys of a route; `None`: nothing is said.
+    pub(super) required: Option<Table>,
+    pub(super) ordered: Option<Table>,
+}
+
+impl Access {
+    pub(super) fn is_none(&self) -> bool {
+        self.required.is_none() && self.ordered.is_none()
+    }
+
+    pub(super) fn is_denial(&self) -> bool {
+        [&self.required, &self.ordered].into_iter().flatten().any(|rules| rules.has("respond"))
+    }
+
+    /// Whether another has rules of a module of which this says nothing.
+    pub(super) fn leaves(&self, other: &Access) -> bool {
+        let has_rules = |rules: &Option<Table>| rules.as_ref().is_some_and(|rules| !rules.is_empty());
+        (self.required.is_none() && has_rules(&other.required))
+            || (self.ordered.is_none() && has_rules(&other.ordered))
+    }
+
+    /// Both as the keys of a route, or what they come from if they cannot be combined.
+    pub(super) fn keys(&self) -> Result<Table, Option<Origin>> {
+        let mut all = self.required.clone().unwrap_or_default();
+        let Some(ordered) = &self.ordered else { return Ok(all) };
+        for item in &ordered.items {
+            match (item.key.as_str(), all.get(&item.key).cloned(), &item.value) {
+                ("allow", Some(known), new) if known != *new => return Err(item.origin),
+                ("deny", Some(Value::List(mut known)), Value::List(new)) => {
+                    known.extend(
+                        new.iter().filter(|block| !known.contains(block)).cloned().collect::<Vec<_>>(),
+                    );
+                    all.set("deny", Value::List(known), item.origin);
+                }
+                _ => {
+                    all.remove(&item.key);
+                    all.items.push(item.clone());
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
 impl<'a> Reader<'a> {
-    /// The rules of a section in place of those that the route has. `around`: sections around it, which may have the file of
-    /// passwords.
-    pub(super) fn access(&mut self, nodes: &[Node], around: &[&Node], route: &mut Route) {
-        for key in ["allow", "deny", "basic_auth"] {
-            route.table.remove(key);
-        }
-        let Some(origin) = nodes.iter().find(|node| has_rules(std::slice::from_ref(node))) else { return };
-        let origin = origin.origin;
-        let demand = self.demand(nodes, false).unwrap_or_default();
-        let order = self.order(nodes);
-        if demand.denied || order == Some(Clients::None) {
-            return deny(route, origin);
-        }
-        let but = demand.but.iter().map(|ip| (Verdict::Deny, ip.as_str()));
-        let only = demand.only.iter().map(|ip| (Verdict::Allow, ip.as_str()));
-        let rules: Vec<Rule<'_>> = but.chain(only).collect();
-        let end = if demand.only.is_empty() { Verdict::Allow } else { Verdict::Deny };
-        let clients = match (resolve(&rules, end), order) {
-            (Some(required), None | Some(Clients::All)) => required,
-            (Some(Clients::All), Some(ordered)) => ordered,
-            (Some(_), Some(_)) => {
-                self.ledger.lost(origin, "`Require` and `Allow` both name clients: nobody may use it", TODO);
-                Clients::None
+    /// The rules of a section. `around`: sections around it, which may have the file of passwords.
+    pub(super) fn access(&mut self, nodes: &[Node], around: &[&Node]) -> Access {
+        let first = nodes.iter().find(|node| has_rules(std::slice::from_ref(node)));
+        let Some(origin) = first.map(|node| node.origin) else { return Access::default() };
+        let required = self.demand(nodes, false).map(|demand| {
+            let mut table = Table::default();
+            let but = demand.but.iter().map(|ip| (Verdict::Deny, ip.as_str()));
+            let only = demand.only.iter().map(|ip| (Verdict::Allow, ip.as_str()));
+            let rules: Vec<Rule<'_>> = but.chain(only).collect();
+            let end = if demand.only.is_empty() { Verdict::Allow } else { Verdict::Deny };
+            match (demand.denied, resolve(&rules, end)) {
+                (true, _) => table.set("respond", 403i64, origin),
+                (false, Some(clients)) => set_clients(&mut table, clients, origin),
+                (false, None) => {
+                    let why = "clients are addresses and blocks, not names: nobody may use it";
+                    self.ledger.lost(origin, why, "set `allow` of the route");
+                    table.set("respond", 403i64, origin);
+                }
             }
-            (None, _) => {
-                let why = "clients are addresses and blocks, not names: nobody may use it";
-                self.ledger.lost(origin, why, "set `allow` of the route");
-                Clients::None
+            if demand.user && !table.has("respond") {
+                self.basic_auth(nodes, around, origin, &mut table);
             }
-        };
-        match clients {
-            Clients::All => {}
-            Clients::None => return deny(route, origin),
-            Clients::Only(list) => route.table.set("allow", list, origin),
-            Clients::Except(list) => route.table.set("deny", list, origin),
-        }
-        if demand.user {
-            self.basic_auth(nodes, around, origin, route);
-        }
+            table
+        });
+        let ordered = self.order(nodes).map(|clients| {
+            let mut table = Table::default();
+            set_clients(&mut table, clients, origin);
+            table
+        });
+        Access { required, ordered }
     }
 
     /// What the `Require`s among these demand: each of them, or one.
@@ -203,7 +241,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn basic_auth(&mut self, nodes: &[Node], around: &[&Node], origin: Origin, route: &mut Route) {
+    fn basic_auth(&mut self, nodes: &[Node], around: &[&Node], origin: Origin, rules: &mut Table) {
         let find = |name: &str| {
             let outer = around.iter().rev().flat_map(|section| &section.inner);
             nodes.iter().chain(outer).find(|node| node.name == name)
@@ -219,7 +257,7 @@ impl<'a> Reader<'a> {
                 if let Some(realm) = find("authname") {
                     table.set("realm", realm.arg(0).replace(['"', '\\'], ""), realm.origin);
                 }
-                route.table.set("basic_auth", table, file.origin);
+                rules.set("basic_auth", table, file.origin);
                 self.ledger.differs(file.origin, "its hashes must be by bcrypt (htpasswd -B) or argon2");
             }
             None => {
@@ -229,9 +267,18 @@ impl<'a> Reader<'a> {
                     "it has no AuthUserFile for basic authentication: nobody may use it",
                     "set `basic_auth` or `auth_request`",
                 );
-                deny(route, origin);
+                rules.set("respond", 403i64, origin);
             }
         }
+    }
+}
+
+fn set_clients(table: &mut Table, clients: Clients, origin: Origin) {
+    match clients {
+        Clients::All => {}
+        Clients::None => table.set("respond", 403i64, origin),
+        Clients::Only(list) => table.set("allow", list, origin),
+        Clients::Except(list) => table.set("deny", list, origin),
     }
 }
 

@@ -64,6 +64,9 @@ impl<'a> Reader<'a> {
         self.directory_options(&sections, &mut route);
         let mut routes = vec![route];
         if !mount.prefix.is_empty() && routes.iter().all(|route| !route.table.has("strip_prefix")) {
+            if mount.is_only_below {
+                return routes;
+            }
             let mut slash = Route::new(origin, PathMatch::Exact(mount.prefix.clone()));
             slash.table.set(
                 "redirect",

@@ -1,9 +1,10 @@
 //! Sections: `<Directory>`, `<Files>`, `<Location>` and their kin, in the order in which Apache merges them. Of several that are of a path, the last one's rules
 //! are those of the path; so each route is divided by the sections that are of a part of it.
 
-use super::access::{deny, has_rules};
+use super::access::{Access, deny, has_rules};
 use super::regions::{
-    Region, Share, begin_of, glob, is_anchored, of_location, of_name, of_name_matching, share,
+    Region, Share, alternatives, begin_of, captured, glob, is_anchored, of_location, of_name,
+    of_name_matching, share,
 };
 use super::{Host, Mount, Reader, weight};
 use crate::apache::syntax::{Node, ignore};
@@ -18,7 +19,8 @@ struct Part<'a> {
     node: &'a Node,
     /// Sections around it.
     around: Vec<&'a Node>,
-    regions: Vec<Region>,
+    /// Each of the paths that one mount serves, or of all.
+    regions: Vec<(Option<usize>, Region)>,
     /// Whether it is of files, and not of what is passed to another server.
     is_of_files: bool,
     /// In the order of merging.
@@ -27,14 +29,8 @@ struct Part<'a> {
 
 /// What a part sets: access rules, and header fields.
 struct Settings {
-    access: Option<Table>,
+    access: Access,
     headers: Table,
-}
-
-impl Settings {
-    fn is_denial(&self) -> bool {
-        self.access.as_ref().is_some_and(|access| access.has("respond"))
-    }
 }
 
 /// A route, and the parts that are of all its paths.
@@ -43,54 +39,82 @@ struct Piece {
     parts: Vec<usize>,
     /// The piece that it was taken from.
     from: Option<usize>,
+    /// The mount that serves its paths.
+    mount: Option<usize>,
     /// Where its files are, and the begin of the paths that is no part of their names.
     files: Option<(String, String)>,
     /// Whether what serves its paths is known.
     is_exact: bool,
 }
 
+impl Piece {
+    /// The rules of its paths: of each module, those of the last part that has some.
+    fn access(&self, settings: &[Settings]) -> Access {
+        let of = |rules: fn(&Access) -> &Option<Table>| {
+            let last = self.parts.iter().rev().filter_map(|part| settings.get(*part));
+            last.map(|set| rules(&set.access)).find(|rules| rules.is_some()).cloned().flatten()
+        };
+        Access { required: of(|access| &access.required), ordered: of(|access| &access.ordered) }
+    }
+}
+
 impl<'a> Reader<'a> {
     /// The routes with the rules of all sections.
-    pub(super) fn sections(&mut self, host: &Host<'a>, mounts: &[Mount], content: Vec<Route>) -> Vec<Route> {
+    pub(super) fn sections(
+        &mut self,
+        host: &Host<'a>,
+        mounts: &[Mount],
+        content: Vec<(Option<usize>, Route)>,
+    ) -> Vec<Route> {
         let parts = self.parts(host, mounts);
         let settings: Vec<Settings> = (0..parts.len()).map(|index| self.settings(&parts, index)).collect();
-        let mut pieces: Vec<Piece> = content.into_iter().map(piece).collect();
+        let mut pieces: Vec<Piece> = content.into_iter().map(|(mount, route)| piece(mount, route)).collect();
         for (index, (part, set)) in parts.iter().zip(&settings).enumerate() {
-            if set.access.is_some() || !set.headers.is_empty() {
-                self.divide(&mut pieces, part, set, index);
+            if !set.access.is_none() || !set.headers.is_empty() {
+                self.divide(&mut pieces, part, &settings, index);
             }
         }
         self.settled(pieces, &parts, &settings)
     }
 
     /// Divides the routes by a part.
-    fn divide(&mut self, pieces: &mut Vec<Piece>, part: &Part<'a>, set: &Settings, index: usize) {
-        let is_for = |piece: &Piece| !(part.is_of_files && is_passed(&piece.route));
+    fn divide(&mut self, pieces: &mut Vec<Piece>, part: &Part<'a>, all: &[Settings], index: usize) {
+        let Some(set) = all.get(index) else { return };
         let mut is_used = false;
-        for region in &part.regions {
-            if let (Region::Matching(pattern), true) = (region, set.is_denial())
-                && pieces.iter().any(|piece| piece.route.path == PathMatch::Any && is_for(piece))
-            {
+        for (mount, region) in &part.regions {
+            let is_for = |piece: &Piece| {
+                !(part.is_of_files && is_passed(&piece.route)) && (mount.is_none() || *mount == piece.mount)
+            };
+            // Which paths of a route are of it may not be known.
+            let is_unknown = pieces.iter().any(|piece| {
+                is_for(piece)
+                    && !matches!(piece.route.path, PathMatch::Regex(_))
+                    && share(&piece.route.path, region) == Share::Unknown
+            });
+            let is_denial = set.access.is_denial() || (is_unknown && !set.access.is_none());
+            if let (Region::Matching(pattern), true) = (region, is_denial) {
                 // Whatever serves these paths: one route denies them all.
                 is_used = true;
                 let mut route = Route::new(part.node.origin, PathMatch::Regex(pattern.clone()));
-                let passed = pieces.iter().filter(|piece| !is_for(piece));
+                let passed = pieces.iter().filter(|piece| piece.from.is_none() && !is_for(piece));
                 route.except = passed.flat_map(|piece| piece.route.path.patterns()).collect();
-                pieces.push(Piece { parts: vec![index], ..piece(route) });
+                let is_exact = set.access.is_denial();
+                pieces.push(Piece { parts: vec![index], is_exact, ..piece(*mount, route) });
                 continue;
             }
-            let begins: Vec<String> = pieces
+            let routes: Vec<PathMatch> = pieces
                 .iter()
-                .filter(|piece| piece.from.is_none() && !matches!(piece.route.path, PathMatch::Regex(_)))
-                .filter(|piece| begin_of(&piece.route.path).is_none_or(|begin| !begin.is_empty()))
-                .flat_map(|piece| piece.route.path.patterns())
+                .filter(|piece| !matches!(piece.route.path, PathMatch::Regex(_)))
+                .map(|piece| piece.route.path.clone())
                 .collect();
             for at in 0..pieces.len() {
                 let Some(of) = pieces.get(at).filter(|piece| is_for(piece)) else { continue };
                 // What an earlier region of the same part has made is its own.
-                let found = match of.parts.last() == Some(&index) {
-                    true => Share::Nothing,
-                    false => share(&of.route.path, region),
+                let found = match (of.parts.last() == Some(&index), &of.route.path, region) {
+                    (true, ..) => Share::Nothing,
+                    // The route that it was taken from is divided by this region too, and what is merged later comes first.
+                    (false, PathMatch::Regex(_), Region::Matching(_)) => Share::Nothing,
+                    (false, path, region) => share(path, region),
                 };
                 let made = match &found {
                     Share::Nothing => continue,
@@ -101,28 +125,35 @@ impl<'a> Reader<'a> {
                     Share::Part(path) => Some(narrowed(of, path.clone(), at)),
                     _ => None,
                 };
+                // Paths of two regular expressions have the rules of the later one only: where those are of one module, and others of the other, they
+                // would be lost.
+                let is_hiding = !set.access.is_none()
+                    && pieces.iter().any(|piece| {
+                        matches!(piece.route.path, PathMatch::Regex(_))
+                            && set.access.leaves(&piece.access(all))
+                    });
+                let whole = of.route.path.clone();
                 let Some(of) = pieces.get_mut(at) else { continue };
                 match found {
                     Share::All => of.parts.push(index),
+                    // Its own rules of another module are for these paths too, and cannot be combined.
+                    Share::Begin(_) if set.access.leaves(&of.access(all)) => {
+                        let is_denied = set.access.is_none() || of.access(all).is_denial();
+                        of.is_exact &= is_denied;
+                    }
                     Share::Begin(begin) => {
                         let pattern = if begin.ends_with('/') { format!("{begin}*") } else { begin };
                         of.route.except.push(pattern);
                     }
-                    // More than it asks for is denied, and no more is granted.
-                    Share::Unknown if set.access.as_ref().is_none_or(Table::is_empty) => {
-                        self.ledger.lost(part.node.origin, "a route has only a part of its paths", TODO);
-                    }
-                    Share::Unknown => {
-                        of.parts.push(index);
-                        let why = "a route has only a part of its paths, and gets its rules whole";
-                        self.ledger.lost(part.node.origin, why, TODO);
-                    }
-                    Share::Nothing | Share::Part(_) => {}
+                    Share::Nothing | Share::Part(_) | Share::Unknown => {}
                 }
                 if let Some(mut new) = made {
                     new.route.origin = Some(part.node.origin);
                     if matches!(new.route.path, PathMatch::Regex(_)) {
-                        new.route.except.extend(begins.iter().cloned());
+                        new.is_exact &= !is_hiding;
+                        // Not those of other routes.
+                        let others = routes.iter().filter(|path| is_within(path, &whole));
+                        new.route.except.extend(others.flat_map(PathMatch::patterns));
                     }
                     new.parts.push(index);
                     pieces.push(new);
@@ -139,15 +170,6 @@ impl<'a> Reader<'a> {
 
     /// The pieces as routes with the settings of their parts.
     fn settled(&mut self, pieces: Vec<Piece>, parts: &[Part<'a>], settings: &[Settings]) -> Vec<Route> {
-        let access = |piece: &Piece| {
-            let last = piece
-                .parts
-                .iter()
-                .rev()
-                .find(|part| settings.get(**part).is_some_and(|set| set.access.is_some()));
-            let table = last.and_then(|part| settings.get(*part)).and_then(|set| set.access.clone());
-            (last.copied(), table.unwrap_or_default())
-        };
         let headers = |piece: &Piece| {
             let mut all = Table::default();
             for set in piece.parts.iter().filter_map(|part| settings.get(*part)) {
@@ -157,17 +179,30 @@ impl<'a> Reader<'a> {
         };
         let mut routes: Vec<(usize, Route)> = Vec::new();
         let mut found: Vec<(Table, Table)> = Vec::new();
+        let has_patterns = pieces.iter().any(|piece| {
+            matches!(piece.route.path, PathMatch::Regex(_)) && piece.access(settings) != Access::default()
+        });
         for piece in &pieces {
-            let (last, mut rules) = access(piece);
-            let is_denied = rules.has("respond");
-            if let (false, false, Some(part)) = (piece.is_exact, is_denied, last) {
-                let origin = parts.get(part).map(|part| part.node.origin);
-                let why = "a part of the paths of a route that changes them: nobody may use it";
-                origin.iter().for_each(|origin| self.ledger.lost(*origin, why, TODO));
+            let origin = piece.parts.last().and_then(|part| parts.get(*part)).map(|part| part.node.origin);
+            let (mut rules, why) = match piece.access(settings).keys() {
+                Ok(rules) => (rules, "a part of the paths of a route that changes them: nobody may use it"),
+                Err(_) => (Table::default(), "`Require` and `Allow` both name clients: nobody may use it"),
+            };
+            let is_known = piece.is_exact && piece.access(settings).keys().is_ok();
+            if let (false, false, Some(origin)) = (is_known, rules.has("respond"), origin) {
+                self.ledger.lost(origin, why, TODO);
                 rules.set("respond", 403i64, origin);
             }
             let own = (rules, headers(piece));
-            let is_same = piece.from.and_then(|from| found.get(from)).is_some_and(|parent| *parent == own);
+            // A denial that a later section has taken back: other routes serve its paths.
+            if piece.route.table.is_empty() && !rules.has("respond") {
+                found.push((rules, Table::default()));
+                continue;
+            }
+            // A regular expression may be there to come before another.
+            let is_first = matches!(piece.route.path, PathMatch::Regex(_)) && has_patterns;
+            let is_same =
+                !is_first && piece.from.and_then(|from| found.get(from)).is_some_and(|parent| *parent == own);
             found.push(own.clone());
             if is_same {
                 continue;
@@ -176,26 +211,61 @@ impl<'a> Reader<'a> {
             if let Some((directory, begin)) = &piece.files {
                 set_files(&mut route, directory, begin);
             }
+            let mut known: Vec<String> = Vec::new();
+            for pattern in std::mem::take(&mut route.except) {
+                if !known.contains(&pattern) {
+                    known.push(pattern);
+                }
+            }
+            route.except = known;
             let (rules, headers) = own;
             match rules.items.iter().find(|item| item.key == "respond") {
                 Some(item) => item.origin.iter().for_each(|origin| deny(&mut route, *origin)),
                 None => route.table.items.extend(rules.items),
             }
             route.table.merge(&headers);
-            // Of regular expressions, those of sections that are merged later.
+            // Of regular expressions, those of sections that are merged later come first, and those without rules last.
+            let last = piece
+                .parts
+                .iter()
+                .rev()
+                .find(|part| settings.get(**part).is_some_and(|set| !set.access.is_none()));
             let rank = match &route.path {
-                PathMatch::Regex(_) => piece.parts.last().map_or(0, |part| part + 1),
+                PathMatch::Regex(_) => last.map_or(0, |part| part + 1),
                 _ => 0,
             };
-            routes.push((rank, route));
+            let weight = match rank {
+                0 => weight(&route),
+                _ => 100_000 + rank,
+            };
+            routes.push((weight, route));
         }
-        routes.sort_by_key(|(rank, route)| std::cmp::Reverse((weight(route), *rank)));
-        joined(routes.into_iter().map(|(_, route)| route).collect())
+        routes.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+        let mut routes = joined(routes.into_iter().map(|(_, route)| route).collect());
+        routes.iter_mut().for_each(|route| self.keep_to_directories(route));
+        routes
+    }
+
+    /// Rules can be of paths without a directory. Where the directory around them is there, the route has that, with an expression: then the whole path is the
+    /// name of a file.
+    fn keep_to_directories(&self, route: &mut Route) {
+        let (PathMatch::Begin(path), Some(Value::Text(inner))) = (&route.path, route.table.get("files"))
+        else {
+            return;
+        };
+        let Some(around) = inner.strip_suffix(path.trim_end_matches('/')).map(str::to_owned) else { return };
+        let is_there = |path: &str| self.files.here(std::path::Path::new(path)).is_dir();
+        if is_there(&around) && !is_there(inner) {
+            let origin =
+                route.table.items.iter().find(|item| item.key == "files").and_then(|item| item.origin);
+            route.path = PathMatch::Regex(format!("^{}", escape(path)));
+            route.table.set("files", around, origin);
+        }
     }
 
     /// What a part sets.
     fn settings(&mut self, parts: &[Part<'a>], index: usize) -> Settings {
-        let mut set = Settings { access: None, headers: Table::default() };
+        let mut set = Settings { access: Access::default(), headers: Table::default() };
         let Some(part) = parts.get(index) else { return set };
         if has_rules(&part.node.inner) {
             // Sections that were merged before, and are of all its paths, may have the file of passwords.
@@ -208,9 +278,7 @@ impl<'a> Reader<'a> {
                 .map(|earlier| earlier.node)
                 .collect();
             around.extend(&part.around);
-            let mut route = Route::new(part.node.origin, PathMatch::Any);
-            self.access(&part.node.inner, &around, &mut route);
-            set.access = Some(route.table);
+            set.access = self.access(&part.node.inner, &around);
         }
         set.headers = self.headers(part.node.inner.iter());
         set
@@ -240,14 +308,18 @@ impl<'a> Reader<'a> {
                 } else {
                     (0, pattern.split('/').filter(|name| !name.is_empty()).count())
                 };
-                let found: Option<Vec<Region>> = mounts
+                let found: Option<Vec<Vec<(Option<usize>, Region)>>> = mounts
                     .iter()
-                    .map(|mount| match is_matching {
-                        true => of_directory_matching(mount, pattern),
-                        false => Some(of_directory(mount, pattern)),
+                    .enumerate()
+                    .map(|(number, mount)| {
+                        let regions = match is_matching {
+                            true => of_directory_matching(mount, pattern)?,
+                            false => of_directory(mount, pattern),
+                        };
+                        Some(regions.into_iter().map(|region| (Some(number), region)).collect())
                     })
-                    .collect::<Option<Vec<_>>>()
-                    .map(|all| all.into_iter().flatten().collect());
+                    .collect();
+                let found: Option<Vec<_>> = found.map(|all| all.into_iter().flatten().collect());
                 match found {
                     Some(regions) => new.regions = regions,
                     None => {
@@ -267,15 +339,17 @@ impl<'a> Reader<'a> {
             }
             "files" | "filesmatch" => {
                 new.order = (2, 0);
-                self.names(new, &[Region::All], is_matching, parts);
+                self.names(new, &[(None, Region::All)], is_matching, parts);
                 return;
             }
             "location" | "locationmatch" => {
                 new.is_of_files = false;
                 new.order = (3, 0);
                 let found = match is_matching {
-                    true => check(pattern, false).map(|pattern| vec![Region::Matching(pattern)]),
-                    false if pattern.starts_with('/') => Ok(of_location(pattern)),
+                    true => check(pattern, false).map(|pattern| vec![(None, Region::Matching(pattern))]),
+                    false if pattern.starts_with('/') => {
+                        Ok(of_location(pattern).into_iter().map(|region| (None, region)).collect())
+                    }
                     false => Err("it is of requests to other servers".to_owned()),
                 };
                 match found {
@@ -296,7 +370,7 @@ impl<'a> Reader<'a> {
             }
             _ => return,
         }
-        let regions = new.regions.clone();
+        let (regions, order) = (new.regions.clone(), new.order);
         parts.push(new);
         for inner in &node.inner {
             match inner.name.as_str() {
@@ -307,7 +381,7 @@ impl<'a> Reader<'a> {
                         around: vec![node],
                         regions: Vec::new(),
                         is_of_files: true,
-                        order: (2, 0),
+                        order: (2, 1 + if order.0 == 0 { order.1 } else { usize::MAX / 2 }),
                     };
                     self.names(new, &regions, is_matching, parts);
                 }
@@ -330,7 +404,7 @@ impl<'a> Reader<'a> {
     fn names(
         &mut self,
         mut part: Part<'a>,
-        regions: &[Region],
+        regions: &[(Option<usize>, Region)],
         is_matching: bool,
         parts: &mut Vec<Part<'a>>,
     ) {
@@ -339,13 +413,16 @@ impl<'a> Reader<'a> {
             true => of_name_matching(prefix, pattern),
             false => of_name(prefix, pattern),
         };
-        let found: Option<Vec<Region>> = regions
+        let found: Option<Vec<(Option<usize>, Region)>> = regions
             .iter()
-            .filter(|region| !matches!(region, Region::Exact(_)))
-            .map(|region| match region {
-                Region::All => of(""),
-                Region::Below(begin) => of(begin.trim_end_matches('/')),
-                Region::Exact(_) | Region::Matching(_) => None,
+            .filter(|(_, region)| !matches!(region, Region::Exact(_)))
+            .map(|(mount, region)| {
+                let names = match region {
+                    Region::All => of(""),
+                    Region::Below(begin) => of(begin.trim_end_matches('/')),
+                    Region::Exact(_) | Region::Matching(_) => None,
+                };
+                Some((*mount, names?))
             })
             .collect();
         let has_meaning =
@@ -389,7 +466,18 @@ impl<'a> Reader<'a> {
 }
 
 fn is_same(one: &PathMatch, other: &PathMatch) -> bool {
-    one == other || begin_of(one).is_some_and(|begin| begin_of(other) == Some(begin))
+    // Of regular expressions, what is merged later comes first.
+    (one == other && !matches!(one, PathMatch::Regex(_)))
+        || begin_of(one).is_some_and(|begin| begin_of(other) == Some(begin))
+}
+
+/// Whether a route is of a part of the paths of another.
+fn is_within(path: &PathMatch, all: &PathMatch) -> bool {
+    let Some(all) = begin_of(all) else { return false };
+    match path {
+        PathMatch::Exact(path) => path.starts_with(&all),
+        path => begin_of(path).is_some_and(|begin| begin.len() > all.len() && begin.starts_with(&all)),
+    }
 }
 
 /// Whether another server has the paths of a route.
@@ -397,7 +485,7 @@ fn is_passed(route: &Route) -> bool {
     route.table.has("upstream")
 }
 
-fn piece(route: Route) -> Piece {
+fn piece(mount: Option<usize>, route: Route) -> Piece {
     let files = match route.table.get("files") {
         Some(Value::Text(directory)) if !route.table.has("rewrite") => {
             // Only a begin that ends with a slash is no part of the names.
@@ -406,7 +494,7 @@ fn piece(route: Route) -> Piece {
         }
         _ => None,
     };
-    Piece { route, parts: Vec::new(), from: None, files, is_exact: true }
+    Piece { route, parts: Vec::new(), from: None, mount, files, is_exact: true }
 }
 
 /// A part of the paths of a route.
@@ -427,14 +515,23 @@ fn narrowed(of: &Piece, path: PathMatch, at: usize) -> Piece {
         };
         let origin = route.table.items.iter().find(|item| item.key == "rewrite").and_then(|item| item.origin);
         route.table.set("rewrite", text.replace("$1", &format!("{}{tail}", rest.replace('$', "$$"))), origin);
-    } else if route.table.has("rewrite") && matches!(path, PathMatch::Regex(_)) {
-        is_exact = false;
     }
-    if matches!(path, PathMatch::Regex(_)) && of.files.as_ref().is_some_and(|(_, begin)| !begin.is_empty()) {
-        is_exact = false;
+    let mut path = path;
+    let mut files = of.files.clone();
+    let has_names = route.table.has("rewrite") || files.as_ref().is_some_and(|(_, begin)| !begin.is_empty());
+    if let (PathMatch::Regex(pattern), true) = (&path, has_names) {
+        match captured(&begin, pattern) {
+            Some(pattern) => {
+                path = PathMatch::Regex(pattern);
+                if files.take().is_some() {
+                    route.table.set("rewrite", "/$1", None);
+                }
+            }
+            None => is_exact = false,
+        }
     }
     route.path = path;
-    Piece { route, parts: of.parts.clone(), from: Some(at), files: of.files.clone(), is_exact }
+    Piece { route, parts: of.parts.clone(), from: Some(at), mount: of.mount, files, is_exact }
 }
 
 /// The directory for a route to files whose names have the paths without `begin`.
@@ -493,7 +590,10 @@ fn joined(routes: Vec<Route>) -> Vec<Route> {
 }
 
 /// Whether all paths of one region are of the other.
-fn includes(all: &Region, region: &Region) -> bool {
+fn includes((mount, all): &(Option<usize>, Region), (of, region): &(Option<usize>, Region)) -> bool {
+    if mount.is_some() && mount != of {
+        return false;
+    }
     match (all, region) {
         (Region::All, _) => true,
         (Region::Below(begin), Region::Below(path) | Region::Exact(path)) => path.starts_with(begin.as_str()),
@@ -543,7 +643,7 @@ fn of_directory_matching(mount: &Mount, pattern: &str) -> Option<Vec<Region>> {
         Some("" | "/" | "$" | "/$" | "/?$" | "(/|$)" | "(?:/|$)") => {
             Some(of_directory(mount, &mount.directory))
         }
-        Some(rest) if rest.starts_with('/') && !rest.contains('|') => {
+        Some(rest) if rest.starts_with('/') && alternatives(rest).len() == 1 => {
             Some(vec![Region::Matching(format!("^{}{rest}", escape(prefix)))])
         }
         _ => match crate::expression::beginning(&checked) {
@@ -558,15 +658,12 @@ fn of_directory_matching(mount: &Mount, pattern: &str) -> Option<Vec<Region>> {
 
 /// Whether what an expression finds can begin in the path of a directory, so that it is not in the rest of a path.
 fn begins_in(directory: &str, pattern: &str) -> bool {
-    if [".*", "\\.", "(\\.", "(?:\\.", "(/", "(?:/"].iter().any(|begin| pattern.starts_with(begin)) {
+    if [".*", "(/", "(?:/"].iter().any(|begin| pattern.starts_with(begin)) && !directory.contains(pattern) {
         return false;
     }
-    let literal = crate::expression::beginning(&format!("^{pattern}")).unwrap_or_default();
-    literal.is_empty()
-        || directory.contains(&literal)
-        || directory
-            .char_indices()
-            .any(|(at, _)| directory.get(at..).is_some_and(|end| literal.starts_with(end)))
+    let begins = crate::expression::begins(pattern).unwrap_or_else(|| vec![String::new()]);
+    let ends = || directory.char_indices().filter_map(|(at, _)| directory.get(at..));
+    begins.iter().any(|begin| ends().any(|end| end.starts_with(begin.as_str()) || begin.starts_with(end)))
 }
 
 /// Where a directory is in the paths of the site: for rules that are written for one.

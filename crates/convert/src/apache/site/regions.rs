@@ -33,11 +33,19 @@ pub(super) fn of_location(path: &str) -> Vec<Region> {
     let plain = path.trim_end_matches('/');
     match path {
         "/" | "" => vec![Region::All],
-        path if path.ends_with('/') => vec![Region::Below(format!("{plain}/"))],
-        path if path.contains(['*', '?', '[']) => match check(&format!("^{}(?:/|$)", glob(path)), false) {
-            Ok(pattern) => vec![Region::Matching(pattern)],
-            Err(_) => Vec::new(),
-        },
+        path if path.ends_with('/') && !path.contains(['*', '?', '[']) => {
+            vec![Region::Below(format!("{plain}/"))]
+        }
+        path if path.contains(['*', '?', '[']) => {
+            let names: Vec<String> = plain
+                .split('/')
+                .map(|name| if name == "*" { "[^/]+".to_owned() } else { glob(name) })
+                .collect();
+            match check(&format!("^{}(?:/|$)", names.join("/")), false) {
+                Ok(pattern) => vec![Region::Matching(pattern)],
+                Err(_) => Vec::new(),
+            }
+        }
         _ => vec![Region::Exact(plain.to_owned()), Region::Below(format!("{plain}/"))],
     }
 }
@@ -66,7 +74,7 @@ pub(super) fn glob(pattern: &str) -> String {
 
 /// The name of a file by a pattern of the shell (`<Files>`), as a regular expression of paths below `prefix`.
 pub(super) fn of_name(prefix: &str, pattern: &str) -> Option<Region> {
-    check(&format!("{}/{}$", below(prefix), glob(pattern)), false).ok().map(Region::Matching)
+    check(&format!("{}{}$", below(prefix), glob(pattern)), false).ok().map(Region::Matching)
 }
 
 /// The name of a file by a regular expression (`<FilesMatch>`), as one of paths below `prefix`.
@@ -78,25 +86,40 @@ pub(super) fn of_name_matching(prefix: &str, pattern: &str) -> Option<Region> {
     let mut all = Vec::new();
     for alternative in alternatives(pattern) {
         let begin = match alternative.strip_prefix('^') {
-            Some(rest) => format!("/{rest}"),
-            None => format!("/[^/]*{alternative}"),
+            Some(rest) => rest.to_owned(),
+            None => format!("[^/]*{alternative}"),
         };
         let end = if begin.ends_with('$') && !begin.ends_with("\\$") { "" } else { "[^/]*$" };
         all.push(format!("{begin}{end}"));
     }
-    let all = match all.as_slice() {
-        [only] => only.clone(),
-        all => format!("(?:{})", all.join("|")),
-    };
-    check(&format!("{flags}{}{all}", below(prefix)), false).ok().map(Region::Matching)
+    check(&format!("{flags}{}{}", below(prefix), one_of(&all)), false).ok().map(Region::Matching)
 }
 
-/// All paths below a prefix without a slash at its end, as the begin of a regular expression.
+/// The begin of a regular expression of what is below a prefix, which has no slash at its end.
 fn below(prefix: &str) -> String {
     match prefix {
-        "" => String::new(),
-        prefix => format!("^{}(?:/.*)?", escape(prefix)),
+        "" => "/".to_owned(),
+        prefix => format!("^{}/(?:.*/)?", escape(prefix)),
     }
+}
+
+fn one_of(alternatives: &[String]) -> String {
+    match alternatives {
+        [only] => only.clone(),
+        all => format!("(?:{})", all.join("|")),
+    }
+}
+
+/// An expression of paths that begin with a text, with all behind the text as its first group.
+pub(super) fn captured(begin: &str, pattern: &str) -> Option<String> {
+    let rest = pattern.strip_prefix('^')?.strip_prefix(&escape(begin))?;
+    if alternatives(rest).len() > 1 {
+        return None;
+    }
+    Some(match rest.strip_suffix('$').filter(|rest| !rest.ends_with('\\')) {
+        Some(rest) => format!("^{}({rest})$", escape(begin)),
+        None => format!("^{}({rest}.*)$", escape(begin)),
+    })
 }
 
 /// Whether a regular expression asks for the begin of the path somewhere, or has flags.
@@ -229,15 +252,12 @@ fn share_of_begin(begin: &str, pattern: &str) -> Share {
         None if is_anchored(pattern) => Share::Unknown,
         None => {
             let (prefix, all) = (begin.trim_end_matches('/'), alternatives(pattern));
-            let begin = match all.iter().all(|one| one.starts_with('/')) {
-                true => below(prefix),
-                false => format!("^{}/.*?", escape(prefix)),
-            };
-            let pattern = match all.as_slice() {
-                [only] => only.clone(),
-                _ => format!("(?:{pattern})"),
-            };
-            Share::Part(PathMatch::Regex(format!("{begin}{pattern}")))
+            let names: Option<Vec<String>> =
+                all.iter().map(|one| one.strip_prefix('/').map(str::to_owned)).collect();
+            Share::Part(PathMatch::Regex(match names {
+                Some(names) => format!("{}{}", below(prefix), one_of(&names)),
+                None => format!("^{}/.*?{}", escape(prefix), one_of(&all)),
+            }))
         }
     }
 }
@@ -291,17 +311,26 @@ mod tests {
         assert_eq!(of_location("/a"), [Region::Exact("/a".to_owned()), below("/a/")]);
         assert_eq!(of_location("/a/"), [below("/a/")]);
         assert_eq!(of_location("/a*/b"), [matching("^/a[^/]*/b(?:/|$)")]);
+        assert_eq!(of_location("/a/*"), [matching("^/a/[^/]+(?:/|$)")]);
         assert_eq!(of_location("/[!x]?"), [matching("^/[^x][^/](?:/|$)")]);
     }
 
     #[test]
     fn names_of_files() {
         assert_eq!(of_name("", "*.bak"), Some(matching("/[^/]*\\.bak$")));
-        assert_eq!(of_name("/up", "*.php"), Some(matching("^/up(?:/.*)?/[^/]*\\.php$")));
+        assert_eq!(of_name("/up", "*.php"), Some(matching("^/up/(?:.*/)?[^/]*\\.php$")));
         assert_eq!(of_name_matching("", "^\\.ht"), Some(matching("/\\.ht[^/]*$")));
         assert_eq!(of_name_matching("", "\\.(bak|sql)$"), Some(matching("/[^/]*\\.(bak|sql)$")));
-        assert_eq!(of_name_matching("", "^a|b$"), Some(matching("(?:/a[^/]*$|/[^/]*b$)")));
-        assert_eq!(of_name_matching("/u", "(?i)\\.php"), Some(matching("(?i)^/u(?:/.*)?/[^/]*\\.php[^/]*$")));
+        assert_eq!(of_name_matching("", "^a|b$"), Some(matching("/(?:a[^/]*$|[^/]*b$)")));
+        assert_eq!(of_name_matching("/u", "(?i)\\.php"), Some(matching("(?i)^/u/(?:.*/)?[^/]*\\.php[^/]*$")));
+    }
+
+    #[test]
+    fn the_rest_of_a_path_is_captured() {
+        assert_eq!(captured("/a/", "^/a/(?:.*/)?b$").as_deref(), Some("^/a/((?:.*/)?b)$"));
+        assert_eq!(captured("/a/", "^/a/b\\$").as_deref(), Some("^/a/(b\\$.*)$"));
+        assert_eq!(captured("/a/", "^/a/b|c"), None);
+        assert_eq!(captured("/a/", "^/b"), None);
     }
 
     #[test]
@@ -321,7 +350,7 @@ mod tests {
         assert_eq!(share(&begin("/b/"), &below("/a/")), Share::Nothing);
         assert_eq!(share(&PathMatch::Exact("/a/x".to_owned()), &below("/a/")), Share::All);
         assert_eq!(share(&PathMatch::Any, &matching("\\.bak$")), part("\\.bak$"));
-        assert_eq!(share(&begin("/a/"), &matching("/[^/]*\\.bak$")), part("^/a(?:/.*)?/[^/]*\\.bak$"));
+        assert_eq!(share(&begin("/a/"), &matching("/[^/]*\\.bak$")), part("^/a/(?:.*/)?[^/]*\\.bak$"));
         assert_eq!(share(&begin("/a/"), &matching("\\.svn|x")), part("^/a/.*?(?:\\.svn|x)"));
         assert_eq!(share(&begin("/a/"), &matching("^/a/b")), part("^/a/b"));
         assert_eq!(share(&begin("/a/"), &matching("^/b")), Share::Nothing);
