@@ -193,12 +193,12 @@ impl<'a> Reader<'a> {
                 self.ledger.lost(origin, why, TODO);
                 rules.set("respond", 403i64, origin);
             }
-            let own = (rules, headers(piece));
             // A denial that a later section has taken back: other routes serve its paths.
             if piece.route.table.is_empty() && !rules.has("respond") {
                 found.push((rules, Table::default()));
                 continue;
             }
+            let own = (rules, headers(piece));
             // A regular expression may be there to come before another.
             let is_first = matches!(piece.route.path, PathMatch::Regex(_)) && has_patterns;
             let is_same =
@@ -523,8 +523,9 @@ fn narrowed(of: &Piece, path: PathMatch, at: usize) -> Piece {
         match captured(&begin, pattern) {
             Some(pattern) => {
                 path = PathMatch::Regex(pattern);
-                if files.take().is_some() {
-                    route.table.set("rewrite", "/$1", None);
+                if let Some((_, cut)) = files.take() {
+                    let inner = begin.strip_prefix(&cut).unwrap_or("").replace('$', "$$");
+                    route.table.set("rewrite", format!("/{inner}$1"), None);
                 }
             }
             None => is_exact = false,
@@ -578,6 +579,7 @@ fn joined(routes: Vec<Route>) -> Vec<Route> {
                 && rest(&known.table) == rest(&route.table)
                 && known.except == route.except
                 && !known.table.has("strip_prefix")
+                && !known.table.has("rewrite")
         };
         match twin {
             Some(known) if is_same(known) => {
