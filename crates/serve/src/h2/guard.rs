@@ -20,8 +20,10 @@ const CONTINUATIONS: u32 = 8;
 const CHATTER: u32 = 100;
 /// PRIORITY and frames of unknown types, likewise. They only cost reading, and browsers send several for each open stream at once.
 const IGNORED: u32 = 1000;
-/// Bytes of DATA that we send before they count as progress: a client that opens its window byte by byte (CVE-2019-9511) makes a frame of each.
+/// Bytes of DATA that we send before they count as progress, and for each of which a WINDOW_UPDATE is legitimate: a client that opens its window byte by byte (CVE-2019-9511) makes a frame of each.
 const PROGRESS: usize = 256;
+/// At most so many bytes wait for the WINDOW_UPDATEs of their client: the largest window (RFC 9113 §6.9.1).
+const WINDOW_LIMIT: usize = (1 << 31) - 1;
 /// NO_ERROR (RFC 9113 §7).
 const NO_ERROR: u32 = 0;
 const WINDOW: Duration = Duration::from_secs(10);
@@ -39,6 +41,8 @@ pub(super) struct MisuseGuard {
     continuations: u32,
     /// Bytes of DATA sent since the last time that they counted as progress.
     progress: usize,
+    /// Bytes of DATA sent that no WINDOW_UPDATE has been counted for. Go's client sends two of them for each 4 KiB that its caller reads, however long after the bytes came: those of a whole window arrive at once, with no DATA between them.
+    unacknowledged: usize,
 }
 
 impl MisuseGuard {
@@ -53,6 +57,7 @@ impl MisuseGuard {
             our_resets: 0,
             continuations: 0,
             progress: 0,
+            unacknowledged: 0,
         }
     }
 
@@ -72,6 +77,7 @@ impl MisuseGuard {
                 self.resets += 1;
                 self.resets_ever += 1;
             }
+            FrameEvent::WindowUpdate if self.unacknowledged >= PROGRESS => self.unacknowledged -= PROGRESS,
             FrameEvent::Data { length: 0, .. }
             | FrameEvent::Ping
             | FrameEvent::Settings
@@ -100,6 +106,7 @@ impl MisuseGuard {
             FrameEvent::Headers(_) => (self.chatter, self.ignored) = (0, 0),
             FrameEvent::Data { length, .. } => {
                 self.progress += length;
+                self.unacknowledged = WINDOW_LIMIT.min(self.unacknowledged + length);
                 if self.progress >= PROGRESS {
                     (self.chatter, self.ignored, self.progress) = (0, 0, 0);
                 }
@@ -175,6 +182,30 @@ mod tests {
             guard.handle_sent(data(1)).and_then(|()| guard.handle_received(FrameEvent::WindowUpdate, now))
         };
         assert_eq!((0..200).position(|_| round(&mut guard).is_err()), Some(100));
+    }
+
+    #[test]
+    fn the_window_updates_of_a_whole_window_may_come_at_once() {
+        let now = Instant::now();
+        let mut guard = MisuseGuard::new(now);
+        for _ in 0..3 {
+            // What Go's client does: its window is 4 MiB, and its caller reads 4 KiB at a time.
+            for _ in 0..4 << 20 >> 14 {
+                guard.handle_sent(data(1 << 14)).unwrap();
+            }
+            for _ in 0..2 * (4 << 20 >> 12) {
+                guard.handle_received(FrameEvent::WindowUpdate, now).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn window_updates_without_data_have_a_limit() {
+        let now = Instant::now();
+        let mut guard = MisuseGuard::new(now);
+        guard.handle_sent(data(100 * PROGRESS)).unwrap();
+        let update = |guard: &mut MisuseGuard| guard.handle_received(FrameEvent::WindowUpdate, now);
+        assert_eq!((0..500).position(|_| update(&mut guard).is_err()), Some(200));
     }
 
     #[test]
