@@ -92,6 +92,8 @@ frameworks! {
     NEXT "Next.js" "next" Node App
     NUXT "Nuxt" "nuxt" Node App
     REMIX "Remix" "remix" Node App
+    SVELTEKIT "SvelteKit" "sveltekit" Node App
+    ASTRO "Astro" "astro" Node App
     NEST "NestJS" "nest" Node App
     EXPRESS "Express" "express" Node App
     FASTIFY "Fastify" "fastify" Node App

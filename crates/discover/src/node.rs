@@ -2,16 +2,23 @@
 
 use serde_json::Value;
 
-use crate::framework::{EXPRESS, FASTIFY, Framework, HAPI, HONO, KOA, NEST, NEXT, NODE, NUXT, REMIX};
+use crate::framework::{
+    ASTRO, EXPRESS, FASTIFY, Framework, HAPI, HONO, KOA, NEST, NEXT, NODE, NUXT, REMIX, SVELTEKIT,
+};
 use crate::{Candidate, Evidence, Project, Start};
 
 const PACKAGE: &str = "package.json";
+/// What makes a server of a SvelteKit or Astro site; without it, the site is files or runs elsewhere.
+const SVELTEKIT_SERVER: &str = "@sveltejs/adapter-node";
+const ASTRO_SERVER: &str = "@astrojs/node";
 /// Frameworks by their package, those that bring others first.
 const PACKAGES: &[(&str, &Framework)] = &[
     ("next", &NEXT),
     ("nuxt", &NUXT),
     ("@remix-run/serve", &REMIX),
     ("@react-router/serve", &REMIX),
+    (SVELTEKIT_SERVER, &SVELTEKIT),
+    (ASTRO_SERVER, &ASTRO),
     ("@nestjs/core", &NEST),
     ("fastify", &FASTIFY),
     ("express", &EXPRESS),
@@ -43,7 +50,11 @@ pub(crate) fn find(project: &Project) -> Vec<Candidate> {
 fn package(project: &Project) -> Option<Candidate> {
     let text = project.text(PACKAGE)?;
     let package: Value = serde_json::from_str(&text).ok()?;
-    let depends = |name: &str| package.get("dependencies").and_then(|all| all.get(name)).is_some();
+    let depends = |name: &str| {
+        let is_in = |key: &str| package.get(key).and_then(|all| all.get(name)).is_some();
+        // SvelteKit's own template has it there: it only builds.
+        is_in("dependencies") || (name == SVELTEKIT_SERVER && is_in("devDependencies"))
+    };
     let framework = PACKAGES.iter().find(|(name, _)| depends(name));
     let start = package.pointer("/scripts/start").and_then(Value::as_str);
     let main = package.get("main").and_then(Value::as_str);
@@ -66,6 +77,10 @@ fn package(project: &Project) -> Option<Candidate> {
     let framework = framework.map_or(&NODE, |(_, framework)| framework);
     let mut found = Candidate::new(framework, Start::Command { words, build }, evidence);
     found.env.push(("NODE_ENV".to_owned(), "production".to_owned()));
+    if framework == &SVELTEKIT || framework == &ASTRO {
+        // They listen on every network unless this says otherwise.
+        found.env.push(("HOST".to_owned(), "127.0.0.1".to_owned()));
+    }
     if !project.is_directory("node_modules") {
         found.advice.push("run `npm install` first: there is no node_modules".to_owned());
     }
@@ -92,8 +107,14 @@ fn command(
     let line = |part: &str| project.line_with(PACKAGE, part);
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     match framework {
-        Some("next") => return Some((words(&["node_modules/.bin/next", "start"]), Vec::new(), None)),
+        // It listens on every network unless -H says otherwise.
+        Some("next") => {
+            let command = words(&["node_modules/.bin/next", "start", "-H", "127.0.0.1"]);
+            return Some((command, Vec::new(), None));
+        }
         Some("nuxt") => return Some((words(&["node", ".output/server/index.mjs"]), Vec::new(), None)),
+        Some(SVELTEKIT_SERVER) => return Some((words(&["node", "build"]), Vec::new(), None)),
+        Some(ASTRO_SERVER) => return Some((words(&["node", "dist/server/entry.mjs"]), Vec::new(), None)),
         _ => {}
     }
     if let Some(start) = start {
@@ -164,8 +185,16 @@ fn serves(project: &Project, file: &str) -> bool {
 
 /// Whether what is started is made by the build script.
 fn builds_first(framework: &str, file: Option<&str>) -> bool {
-    matches!(framework, "next" | "nuxt" | "@remix-run/serve" | "@react-router/serve" | "@nestjs/core")
-        && file.is_none()
+    matches!(
+        framework,
+        "next"
+            | "nuxt"
+            | "@remix-run/serve"
+            | "@react-router/serve"
+            | SVELTEKIT_SERVER
+            | ASTRO_SERVER
+            | "@nestjs/core"
+    ) && file.is_none()
 }
 
 /// The line that listens on a number, in a file that does not read `PORT`.

@@ -1,10 +1,15 @@
 //! A static site: a directory with an `index.html`.
 
+use serde_json::Value;
+
 use crate::framework::STATIC;
 use crate::{Candidate, Evidence, Project, Start};
 
 /// Where generators put what they make, and where people do.
 const DIRECTORIES: [&str; 8] = ["public", "dist", "build", "out", "_site", "site", "www", "htdocs"];
+
+/// What makes a site of the directory whose `index.html` names sources, in `dist`.
+const BUNDLERS: [&str; 2] = ["vite", "parcel"];
 
 pub(crate) fn find(project: &Project) -> Vec<Candidate> {
     let made = DIRECTORIES.into_iter().find(|directory| project.is_file(&format!("{directory}/index.html")));
@@ -14,5 +19,22 @@ pub(crate) fn find(project: &Project) -> Vec<Candidate> {
         None => return Vec::new(),
     };
     let (directory, index) = found;
-    vec![Candidate::new(&STATIC, Start::Files(directory), vec![Evidence::file(&index)])]
+    let mut evidence = vec![Evidence::file(&index)];
+    if directory == "."
+        && let Some(bundler) = bundler(project)
+    {
+        evidence.extend(project.line_with("package.json", &format!("\"{bundler}\"")));
+        let mut found = Candidate::new(&STATIC, Start::Files("dist".to_owned()), evidence);
+        found.advice.push(format!("run `npm run build` first: {bundler} makes dist of the sources"));
+        return vec![found];
+    }
+    vec![Candidate::new(&STATIC, Start::Files(directory), evidence)]
+}
+
+/// The program that makes the site, if `package.json` names one: what is here are its sources, which no browser understands.
+fn bundler(project: &Project) -> Option<&'static str> {
+    let package: Value = serde_json::from_str(&project.text("package.json")?).ok()?;
+    let depends =
+        |name: &str| ["dependencies", "devDependencies"].iter().any(|key| package[*key].get(name).is_some());
+    BUNDLERS.into_iter().find(|bundler| depends(bundler))
 }

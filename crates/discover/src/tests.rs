@@ -444,13 +444,34 @@ fn node() {
             )],
         ),
         (
-            "Next.js -- node_modules/.bin/next start",
+            "Next.js -- node_modules/.bin/next start -H 127.0.0.1",
             &[(
                 "package.json",
                 r#"{"scripts": {"start": "next start", "build": "next build"}, "dependencies": {"next": "15"}}"#,
             )],
         ),
         ("Nuxt -- node .output/server/index.mjs", &[("package.json", r#"{"dependencies": {"nuxt": "4"}}"#)]),
+        (
+            "SvelteKit -- node build",
+            &[(
+                "package.json",
+                r#"{"scripts": {"build": "vite build"}, "devDependencies": {"@sveltejs/adapter-node": "5", "vite": "7"}}"#,
+            )],
+        ),
+        (
+            "Astro -- node dist/server/entry.mjs",
+            &[(
+                "package.json",
+                r#"{"scripts": {"build": "astro build"}, "dependencies": {"astro": "6", "@astrojs/node": "10"}}"#,
+            )],
+        ),
+        (
+            "a static site the files in dist",
+            &[
+                ("package.json", r#"{"scripts": {"build": "vite build"}, "devDependencies": {"vite": "8"}}"#),
+                ("index.html", "<script type=module src=/src/main.jsx></script>"),
+            ],
+        ),
         (
             "NestJS -- node dist/main.js",
             &[(
