@@ -182,7 +182,10 @@ pub const LOOKED_FOR: &[(&str, &str)] = &[
     ("Python", "manage.py; an application in a .py file: Flask, FastAPI, Starlette, any WSGI or ASGI"),
     ("Ruby", "config.ru: Rails, Sinatra, any Rack"),
     ("PHP", "public/index.php, web/index.php, index.php; artisan; wp-load.php; LocalSettings.php"),
-    ("Node", "package.json with Express, Next.js or another server; a main file or server.js that listens; deno.json"),
+    (
+        "Node",
+        "package.json with Express, Next.js or another server; a main file or server.js that listens; deno.json",
+    ),
     ("Go", "go.mod with a main package that serves HTTP"),
     ("Rust", "Cargo.toml with axum, actix-web, rocket or another server"),
     ("any", "Procfile with a line `web:`"),
