@@ -22,7 +22,7 @@ const CHATTER: u32 = 100;
 const IGNORED: u32 = 1000;
 /// Bytes of DATA that we send before they count as progress, and for each of which a WINDOW_UPDATE is legitimate: a client that opens its window byte by byte (CVE-2019-9511) makes a frame of each.
 const PROGRESS: usize = 256;
-/// At most so many bytes wait for the WINDOW_UPDATEs of their client: the largest window (RFC 9113 §6.9.1).
+/// The largest window (RFC 9113 §6.9.1): no more bytes than these wait for the WINDOW_UPDATEs of their client.
 const WINDOW_LIMIT: usize = (1 << 31) - 1;
 /// NO_ERROR (RFC 9113 §7).
 const NO_ERROR: u32 = 0;
