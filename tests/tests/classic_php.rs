@@ -32,6 +32,7 @@ of_both! {
     a_script_that_ends_badly_is_told_from_one_that_died => ends(2);
     a_client_that_leaves_calls_no_script_off => lost_client(1);
     a_client_that_leaves_holds_up_no_other_process => lost_client_beside_others(2);
+    what_a_script_logs_first_is_no_head_in_pieces => logs_first(1);
     a_reload_under_load_loses_and_repeats_nothing => reload(2);
     ab_without_keep_alive_never_waits => ab(2);
     a_slow_reader_holds_no_process => slow_reader(1);
@@ -365,6 +366,17 @@ fn lost_client_beside_others(server: &Server) {
         });
         both.len() == 2
     });
+}
+
+/// php-fpm sends what a script logs and its head over one connection, with several writes.
+fn logs_first(server: &Server) {
+    let script =
+        "<?php for ($i = 0; $i < 40; $i++) error_log(str_repeat('e', 400)); usleep(50000); echo 'said';";
+    fs::write(server.folder().join("site/logs.php"), script).expect("a script");
+    for _ in 0..3 {
+        assert_eq!(ask(server, "GET", "/logs.php", "", "").text(), "said");
+    }
+    assert!(!server.log().contains("head_in_pieces"), "{}", server.log());
 }
 
 fn reload(server: &Server) {

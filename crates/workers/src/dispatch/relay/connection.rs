@@ -104,8 +104,9 @@ impl ServerConnection for Lease<FastCgi> {
     }
 
     fn head_came_in_pieces(&self) -> bool {
-        (**self).head_came_in_pieces()
+        false
     }
+    /// PHP writes a head whole. What comes in several reads is what the script has logged before it.
 
     fn has_sent(&self) -> bool {
         (**self).has_sent()
