@@ -379,6 +379,17 @@ fn logs_first(server: &Server) {
     assert!(!server.log().contains("head_in_pieces"), "{}", server.log());
 }
 
+/// A site behind a prefix: `Location: login.php` of its index would lead out of it.
+#[test]
+fn the_prefix_of_a_site_is_redirected_to_its_directory() {
+    let route = "[[listen.main.route]]\npath = \"/shop/*\"\nstrip_prefix = true\n";
+    let config = config(&php_fpm(), 1).replacen("[[listen.main.route]]\n", route, 1);
+    let server = start_config(&config);
+    let response = ask(&server, "GET", "/shop?a=1", "", "");
+    assert_eq!((response.status, response.field("location")), (301, Some("/shop/?a=1")));
+    assert_eq!(ask(&server, "GET", "/shop/?do=pong", "", "").text(), "pong");
+}
+
 fn reload(server: &Server) {
     let file = server.folder().join("count");
     let (stop, sent) = (AtomicBool::new(false), AtomicUsize::new(0));

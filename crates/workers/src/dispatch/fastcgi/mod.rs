@@ -31,6 +31,10 @@ pub(super) struct Destination {
 pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut Exchange<'_>) {
     let request = exchange.request();
     let path = request.path().get(request.mount()..).unwrap_or_default();
+    if path.is_empty() && request.mount() > 0 {
+        // `/wiki` of a site at `/wiki/*` is a directory like any other: relative links of its index would lead out of it.
+        return redirect_to_folder(exchange);
+    }
     match root.resolve(path).await {
         Ok(ScriptLookup::Script(script)) if is_too_long(exchange.request(), &root, &script) => {
             refusals::TOO_LARGE_FOR_THE_WIRE.respond(exchange);
