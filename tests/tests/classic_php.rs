@@ -32,6 +32,8 @@ of_both! {
     a_script_that_ends_badly_is_told_from_one_that_died => ends(2);
     a_client_that_leaves_calls_no_script_off => lost_client(1);
     a_client_that_leaves_holds_up_no_other_process => lost_client_beside_others(2);
+    a_script_that_keeps_printing_hears_that_its_client_has_left => left_stream(1);
+    a_process_that_ignores_its_client_gets_no_other_request_meanwhile => ignored_client(1);
     what_a_script_logs_first_is_no_head_in_pieces => logs_first(1);
     a_reload_under_load_loses_and_repeats_nothing => reload(2);
     ab_without_keep_alive_never_waits => ab(2);
@@ -366,6 +368,41 @@ fn lost_client_beside_others(server: &Server) {
         });
         both.len() == 2
     });
+}
+
+/// Server-sent events without an end, on the only process: PHP stops the script at the output after the client has left, as behind nginx and in
+/// Apache (PHP manual, "Connection handling").
+fn left_stream(server: &Server) {
+    let file = server.folder().join("stream");
+    let script = "<?php header('Content-Type: text/event-stream'); while (ob_get_level()) ob_end_flush(); \
+        register_shutdown_function(fn () => file_put_contents($_GET['file'], connection_aborted())); \
+        while (true) { echo \"data: 1\\n\\n\"; flush(); usleep(50000); }";
+    fs::write(server.folder().join("site/stream.php"), script).expect("a script");
+    let begun = std::time::Instant::now();
+    for _ in 0..3 {
+        let mut lost = server.client().patient(LONG);
+        lost.send(get(&format!("/stream.php?file={}", file.display())));
+        lost.read_through(b"data: 1");
+        lost.reset();
+        assert_eq!(server.client().patient(LONG).ask(get("/?do=pong")).text(), "pong");
+    }
+    assert!(begun.elapsed() < LONG / 3, "a request waited for a script that nobody reads");
+    assert_eq!(fs::read_to_string(&file).expect("the script has ended"), "1");
+    assert!(!server.log().contains("process killed"), "{}", server.log());
+}
+
+/// With `ignore_user_abort` it runs to its end, and the next request waits for that.
+fn ignored_client(server: &Server) {
+    let file = server.folder().join("ended");
+    let script = "<?php ignore_user_abort(true); for ($i = 0; $i < 10; $i++) { echo \"$i\\n\"; while (ob_get_level()) ob_end_flush(); \
+        flush(); usleep(50000); } file_put_contents($_GET['file'], 'ended');";
+    fs::write(server.folder().join("site/ignores.php"), script).expect("a script");
+    let mut lost = server.client().patient(LONG);
+    lost.send(get(&format!("/ignores.php?file={}", file.display())));
+    lost.read_through(b"0\n");
+    lost.reset();
+    assert_eq!(server.client().patient(LONG).ask(get("/?do=pong")).text(), "pong");
+    assert_eq!(fs::read_to_string(&file).expect("it has ended"), "ended");
 }
 
 /// php-fpm sends what a script logs and its head over one connection, with several writes.

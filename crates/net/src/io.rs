@@ -320,6 +320,11 @@ impl Io {
         socket::shutdown_write(self.fd());
     }
 
+    /// Nothing is read any more: on a Unix socket the peer's next write fails.
+    pub(crate) fn shutdown_read(&self) {
+        socket::shutdown_read(self.fd());
+    }
+
     /// Bytes written that the peer has not received, as far as the kernel knows.
     pub(crate) fn queued(&self) -> usize {
         socket::queued(self.fd())

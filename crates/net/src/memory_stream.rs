@@ -144,6 +144,11 @@ impl MemoryStream {
         self.outgoing.end(End::Fin);
     }
 
+    /// Nothing is read any more: the other end's next write fails.
+    pub(crate) fn shutdown_read(&self) {
+        self.incoming.close();
+    }
+
     /// Bytes written that the other end has not read.
     pub(crate) fn queued(&self) -> usize {
         self.outgoing.state().unread()

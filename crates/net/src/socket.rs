@@ -119,6 +119,11 @@ pub(crate) fn shutdown_write(socket: &Socket) {
     let _ = rustix::net::shutdown(socket, Shutdown::Write);
 }
 
+/// Nothing is read any more: on a Unix socket the peer's next write fails with `EPIPE`.
+pub(crate) fn shutdown_read(socket: &Socket) {
+    let _ = rustix::net::shutdown(socket, Shutdown::Read);
+}
+
 /// Makes the close a reset.
 pub(crate) fn reset_on_close(socket: &Socket) {
     let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));

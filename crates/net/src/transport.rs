@@ -320,6 +320,15 @@ impl Transport {
         }
     }
 
+    /// Nothing is read any more: on a Unix socket the peer's next write fails. What was written before is still delivered.
+    pub(crate) fn shutdown_read(&self) {
+        match &self.kind {
+            Kind::Plain(io) => io.shutdown_read(),
+            Kind::Tls(session) => session.io().shutdown_read(),
+            Kind::Memory(stream) => stream.shutdown_read(),
+        }
+    }
+
     /// Ends our side as it is, under TLS without a close_notify.
     pub(crate) fn cut_write(&self) {
         match &self.kind {

@@ -30,6 +30,17 @@ pub(super) fn finish<C: Dialect>(
     drop(keepwarm_net::spawn_local(wait::<C>(lease, slot, limit, summary)));
 }
 
+/// The rest of the response was refused ([`ServerConnection::refuse_rest`]): the place is free when the process has left the script. It waits for the
+/// connection to close then.
+pub(super) async fn finish_refused<C: Dialect>(
+    lease: C::Connection,
+    slot: SlotGuard,
+    limit: Duration,
+    summary: RequestSummary,
+) {
+    wait::<C>(lease, slot, limit, summary).await;
+}
+
 async fn wait<C: Dialect>(lease: C::Connection, slot: SlotGuard, limit: Duration, summary: RequestSummary) {
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
     while lease.unread() > 0 && !slot.link.is_dead() {

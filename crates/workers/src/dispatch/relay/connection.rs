@@ -40,6 +40,9 @@ pub(in crate::dispatch) trait ServerConnection: ServerExchange {
         0
     }
 
+    /// Nobody reads the rest of the response: a script notices when it prints more. The connection cannot be kept.
+    fn refuse_rest(&mut self) {}
+
     /// What the server said beside its response, for the log.
     fn take_words(&mut self) -> Vec<u8> {
         Vec::new()
@@ -103,10 +106,10 @@ impl ServerConnection for Lease<FastCgi> {
         (**self).head()
     }
 
+    /// PHP writes a head whole. What comes in several reads is what the script has logged before it.
     fn head_came_in_pieces(&self) -> bool {
         false
     }
-    /// PHP writes a head whole. What comes in several reads is what the script has logged before it.
 
     fn has_sent(&self) -> bool {
         (**self).has_sent()
@@ -122,6 +125,10 @@ impl ServerConnection for Lease<FastCgi> {
 
     fn unread(&self) -> usize {
         (**self).unread()
+    }
+
+    fn refuse_rest(&mut self) {
+        (**self).shutdown_read();
     }
 
     fn take_words(&mut self) -> Vec<u8> {

@@ -1,5 +1,8 @@
-//! The rest of a request whose client has gone or has its response from elsewhere: a script cannot be cancelled, and until it ends its server takes
-//! no other request.
+//! The rest of a request whose client has gone or has its response from elsewhere: until its script ends, its server takes no other request.
+//!
+//! FastCGI can cancel a request, but PHP reads that record only after the script. A script whose client has gone learns it as in any PHP, when it
+//! prints: the write fails, and PHP stops the script unless `ignore_user_abort` is set. What it printed with its last write is still taken, so a
+//! script that prints at its end is never stopped.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,24 +22,34 @@ use super::worker_request::BLOCK;
 use super::{Dialect, ServerConnection, none};
 use crate::supervisor::WorkerKey;
 
+/// Whether a script may notice that nobody reads its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// The client has gone: a script that keeps printing is told.
+    Gone,
+    /// The client has its response from elsewhere.
+    Served,
+}
+
 /// Gives the server the rest of the request, if that is here, and takes its response to the end, for at most `limit`, as a task of this thread. What comes is
 /// dropped; what is for the log is not.
 pub(super) fn run_out<C: Dialect>(
     lease: C::Connection,
     slot: SlotGuard,
-    source: BodySource,
+    (source, reader): (BodySource, Reader),
     (limit, summary): (Duration, RequestSummary),
 ) {
     if matches!(source, BodySource::Client) {
         // The rest will never come: the server learns it by the end of the connection.
         return;
     }
-    let mut discard = ResponseDiscard::<C> { lease, source, block: Vec::new() };
+    let mut discard = ResponseDiscard::<C> { lease, source, reader, block: Vec::new() };
     drop(keepwarm_net::spawn_local(async move {
         let ended = tokio::time::timeout(limit, poll_fn(|cx| discard.poll(cx))).await;
         tell(&slot.link.key, &discard.lease.take_words());
         match ended {
-            Ok(()) => behind::finish::<C>(discard.lease, slot, (limit, &summary)),
+            Ok(DiscardEnd::Complete) => behind::finish::<C>(discard.lease, slot, (limit, &summary)),
+            Ok(DiscardEnd::Refused) => behind::finish_refused::<C>(discard.lease, slot, limit, summary).await,
             Err(_) => {
                 let child = discard.lease.child_guard().map(|line| Arc::clone(line.child()));
                 slot.link.suspect(&summary, child.as_ref());
@@ -60,27 +73,44 @@ pub(super) fn tell(worker: &WorkerKey, words: &[u8]) {
     records.flush(log);
 }
 
-/// A response that is read to its end and discarded.
+/// How the discarding of a response ended.
+enum DiscardEnd {
+    /// The response is complete, or the connection failed.
+    Complete,
+    /// The script printed and has more to do: its next output fails.
+    Refused,
+}
+
+/// A response that is read and discarded.
 struct ResponseDiscard<C: Dialect> {
     lease: C::Connection,
     source: BodySource,
+    reader: Reader,
     block: Vec<u8>,
 }
 
 impl<C: Dialect> ResponseDiscard<C> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DiscardEnd> {
         loop {
             match self.poll_request(cx) {
                 Ok(true) => {}
                 Ok(false) => break,
                 // The rest of the request is lost: the server learns it by the end of the connection.
-                Err(_) => return Poll::Ready(()),
+                Err(_) => return Poll::Ready(DiscardEnd::Complete),
             }
         }
+        let mut printed = false;
         loop {
-            match std::task::ready!(self.lease.poll_response(cx)) {
-                Ok(ResponsePart::End) | Err(_) => return Poll::Ready(()),
-                Ok(_) => {}
+            match self.lease.poll_response(cx) {
+                Poll::Ready(Ok(ResponsePart::End) | Err(_)) => return Poll::Ready(DiscardEnd::Complete),
+                Poll::Ready(Ok(part)) => {
+                    printed |= matches!(part, ResponsePart::Data(bytes) if !bytes.is_empty())
+                }
+                Poll::Pending if printed && self.reader == Reader::Gone => {
+                    self.lease.refuse_rest();
+                    return Poll::Ready(DiscardEnd::Refused);
+                }
+                Poll::Pending => return Poll::Pending,
             }
         }
     }

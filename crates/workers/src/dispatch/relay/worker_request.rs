@@ -19,9 +19,9 @@ use super::super::app::App;
 use super::super::conversation::body::BodySource;
 use super::super::refusals;
 use super::child::blame_if_dead;
+use super::discard::{self, Reader};
 use super::server::SlotGuard;
-use super::{AttemptResult, Dialect, HeadContext, Relay, ServerConnection, none};
-use super::{behind, discard};
+use super::{AttemptResult, Dialect, HeadContext, Relay, ServerConnection, behind, none};
 
 /// Moved at a time.
 pub(super) const BLOCK: usize = 64 * 1024;
@@ -155,7 +155,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
 
     /// The response is a file, or that of another path: somebody else gives it.
     fn hand_over(&mut self) -> PartResult<AttemptResult> {
-        self.leave_running();
+        self.leave_running(Reader::Served);
         PartResult::End(AttemptResult::Over)
     }
 
@@ -193,13 +193,13 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
     }
 
     /// Nobody wants the rest of the response. A server that works on one request at a time keeps its place until it has come to its end.
-    fn leave_running(&mut self) {
+    fn leave_running(&mut self, reader: Reader) {
         if let (true, Some(lease), Some(slot)) = (C::BLOCKING, self.lease.take(), self.slot.take()) {
             // The place is not the request's any more, whose end would give it back.
             self.relay.call.abandon();
             let source = std::mem::replace(&mut self.relay.source, BodySource::Sent);
             let summary = self.relay.call.summary.clone();
-            discard::run_out::<C>(lease, slot, source, (self.relay.request_timeout(), summary));
+            discard::run_out::<C>(lease, slot, (source, reader), (self.relay.request_timeout(), summary));
         }
     }
 
@@ -265,10 +265,11 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
         AttemptResult::Over
     }
 
-    /// The connection to the server is closed with it: that is how HTTP/1 says so. A script that nobody can call off is left to end.
+    /// The connection to the server is closed with it: that is how HTTP/1 says so. A script is left to end, or to
+    /// notice.
     pub(super) fn client_gone(&mut self, gone: ClientLoss) -> AttemptResult {
         self.relay.exchange.abort(gone.name());
-        self.leave_running();
+        self.leave_running(Reader::Gone);
         AttemptResult::Over
     }
 }
@@ -357,7 +358,7 @@ impl<'c, C: Dialect> Backend<'c> for WorkerRequest<'_, '_, 'c, C> {
                     app = %self.relay.app.name, id = %self.relay.id(), %error,
                     "response cut: the part that its client had not read is lost"
                 );
-                self.leave_running();
+                self.leave_running(Reader::Gone);
             }
         }
         AttemptResult::Over
