@@ -19,6 +19,10 @@ pub(crate) fn find(project: &Project) -> Vec<Candidate> {
         None => return Vec::new(),
     };
     let (directory, index) = found;
+    // `URL=templates/login.php`: the page is the door of an application, whose scripts and settings must not be served as files.
+    if project.line(&index, |line| line.contains(".php") && !line.contains("://")).is_some() {
+        return Vec::new();
+    }
     let mut evidence = vec![Evidence::file(&index)];
     if directory == "."
         && let Some(bundler) = bundler(project)

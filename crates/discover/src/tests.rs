@@ -618,6 +618,14 @@ fn static_sites_and_nothing() {
         ("a static site the files in public", &[("public/index.html", "<p>x"), ("README.md", "")]),
         ("Flask app:app", &[("index.html", ""), ("app.py", FLASK)]),
         ("nothing", &[]),
+        (
+            "nothing",
+            &[
+                ("index.html", "<meta http-equiv=\"refresh\" content=\"0; URL=templates/login.php\">"),
+                ("templates/login.php", "<?php"),
+                ("config/config.cfg", "password: x"),
+            ],
+        ),
         ("nothing", &[("README.md", "# from flask import Flask")]),
         ("nothing", &[("app.py", "\0\0\0")]),
         (
