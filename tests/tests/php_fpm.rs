@@ -306,6 +306,29 @@ fn the_standard_error_of_a_script_is_logged() {
     server.wait_for_log("by error_log", LONG);
 }
 
+/// php-fpm writes its scripts' messages to standard error and to the FastCGI connection, where all of a request are one text.
+#[test]
+fn what_php_logs_is_in_the_log_once_and_line_by_line() {
+    let script = "trigger_error('first', E_USER_NOTICE); trigger_error('second', E_USER_WARNING); error_log('third'); nothing();";
+    let server = start("1", "", &[("err.php", script)]);
+    assert_eq!(ask(&server, "/err.php").status, 500);
+    server.wait_for_log("nothing()", LONG);
+    // Behind it all, what another request logs.
+    ask(&server, "/err.php");
+    wait_until("both are logged", LONG, || {
+        server.log().matches("Call to undefined function nothing()").count() >= 2
+    });
+    let log = server.log();
+    for (text, level) in
+        [("first", "INFO"), ("second", "WARN"), ("third", "INFO"), ("undefined function nothing()", "ERROR")]
+    {
+        let lines: Vec<&str> =
+            log.lines().filter(|line| line.contains("PHP message") && line.contains(text)).collect();
+        assert_eq!(lines.len(), 2, "{text}: {lines:#?}");
+        assert!(lines.iter().all(|line| line.contains(level)), "{text}: {lines:#?}");
+    }
+}
+
 #[test]
 fn a_master_that_dies_is_replaced() {
     let server = start("2", "", &[WHO]);
