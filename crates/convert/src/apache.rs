@@ -106,7 +106,6 @@ const IGNORED: &[&str] = &[
     "sslstaplingresponsemaxage",
     "define",
     "undefine",
-    "setenv",
     "removetype",
     "removehandler",
     "removeencoding",
@@ -156,7 +155,7 @@ fn settle_rest(nodes: &[Node], ledger: &mut Ledger) {
                 "timeout" | "keepalivetimeout" | "maxkeepaliverequests" | "requestreadtimeout" => {
                     ledger.differs(node.origin, "Keepwarm's own limits apply (`limits` of the listener)");
                 }
-                "passenv" | "envvars" | "setenvif" | "unsetenv" => ledger
+                "setenv" | "passenv" | "envvars" | "setenvif" | "unsetenv" => ledger
                     .differs(node.origin, "apps have variables of the environment (`env`), and no others"),
                 "expiresactive" | "expiresbytype" | "expiresdefault" => {
                     ledger.dropped(

@@ -71,6 +71,10 @@ impl<'a> Reader<'a> {
                         self.ledger.differs(node.origin, "scripts can change it by ini_set(); for values that they cannot, see docs/guide/classic-php.md");
                     }
                 }
+                // Sections come first, and what they set counts there.
+                "setenv" if !scripts.env.iter().any(|(name, ..)| name == node.arg(0)) => {
+                    scripts.env.push((node.arg(0).to_owned(), node.arg(1).to_owned(), node.origin));
+                }
                 _ => {}
             }
         }
