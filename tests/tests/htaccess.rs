@@ -103,6 +103,46 @@ fn classic_php_neither_sends_nor_runs_denied_files() {
     responds(&server, "/vendor/of/the/month", 200, "front /vendor/of/the/month");
 }
 
+/// A directory for uploads, as Drupal and MediaWiki keep scripts in it from running, and Drupal's rule for all scripts but its own.
+#[test]
+fn scripts_that_an_htaccess_takes_from_php_are_not_run() {
+    let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"");
+    let site = server.folder().join("site");
+    let rule = "RewriteEngine on\nRewriteCond %{REQUEST_URI} !/drupal/core/[^/]*\\.php$\nRewriteRule \"^(.+/.*|autoload)\\.php($|/)\" - [F]\n\
+                RewriteRule !^open/|\\.php$ - [F]\n";
+    for (name, text) in [
+        ("files/.htaccess", "SetHandler Drupal_Security_Do_Not_Remove_See_SA_2006_006\n"),
+        ("files/a.php", "<?php echo 'secret';"),
+        ("files/a.txt", "shown"),
+        ("images/.htaccess", "<IfModule mod_php7.c>\nphp_flag engine off\n</IfModule>\n"),
+        ("images/deep/a.php", "<?php echo 'secret';"),
+        ("drupal/.htaccess", rule),
+        ("drupal/autoload.php", "<?php echo 'secret';"),
+        ("drupal/sites/default/settings.php", "<?php echo 'secret';"),
+        ("drupal/core/install.php", "<?php echo 'shown';"),
+        ("drupal/index.php", "<?php echo 'shown';"),
+        ("drupal/closed/a.txt", "secret"),
+        ("drupal/open/a.txt", "shown"),
+    ] {
+        let file = site.join(name);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("the folder");
+        std::fs::write(file, text).expect("the file");
+    }
+    for path in [
+        "/files/a.php",
+        "/files/a.php/more",
+        "/images/deep/a.php",
+        "/drupal/autoload.php",
+        "/drupal/sites/default/settings.php",
+        "/drupal/closed/a.txt",
+    ] {
+        responds(&server, path, 403, "");
+    }
+    for path in ["/files/a.txt", "/drupal/core/install.php", "/drupal/", "/drupal/open/a.txt"] {
+        responds(&server, path, 200, "shown");
+    }
+}
+
 /// Styles and pictures, where a site wants that.
 #[test]
 fn vendor_files_are_sent_if_configured_and_its_scripts_are_not_run() {

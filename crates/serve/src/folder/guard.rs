@@ -66,8 +66,14 @@ impl AccessGuard {
         for end in ends {
             let Some((above, below)) = name.split_at_checked(end) else { break };
             let Some(rules) = self.rules(above).await? else { continue };
-            if rules.forbids(below) {
+            if rules.forbids(below) || rules.stops(last) {
                 return Ok(true);
+            }
+            for rule in rules.forbidding() {
+                let (above, name) = (String::from_utf8_lossy(above), String::from_utf8_lossy(name));
+                if rule.forbids(self, &above, &name).await? {
+                    return Ok(true);
+                }
             }
             folder = rules.of_folder().or(folder);
             file = rules.of_file(last).or(file);

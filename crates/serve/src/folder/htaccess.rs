@@ -1,12 +1,12 @@
 //! The denials of an Apache `.htaccess`: the part of the format that sites use to keep their own files from clients.
 //!
-//! Honored, as Apache 2.4 has it: `Require all`, `Order`, `Deny from`, `Allow from`, `<Files>`, `<FilesMatch>`, and `RewriteRule` with `[F]` or `[G]` that has no
-//! condition. Rules that limit access to some clients (`Require ip`, `Allow from 192.0.2.1`, a password) deny it to all: no client gets in that Apache would have kept
+//! Honored, as Apache 2.4 has it: `Require all`, `Order`, `Deny from`, `Allow from`, `<Files>`, `<FilesMatch>`, and `RewriteRule` with `[F]` or `[G]` whose
+//! conditions can be evaluated here. What takes scripts from PHP (`php_flag engine off`, another handler), as in directories for uploads, keeps them from running. Rules that limit access to some clients (`Require ip`, `Allow from 192.0.2.1`, a password) deny it to all: no client gets in that Apache would have kept
 //! out. `RedirectMatch` with 403, 404 or 410 is such a denial, too. Rewrites that lead to scripts are `rewrite`'s. All else is named, with its line ([`Rules::ignored`]).
 
 use regex_lite::{Regex, RegexBuilder};
 
-use super::rewrite::{Condition, Rewriting};
+use super::rewrite::{Condition, Forbidding, Rewriting};
 
 /// The rules of one file for its directory and everything below.
 #[derive(Debug, Default)]
@@ -19,13 +19,17 @@ pub struct Rules {
     forbidden: Vec<Pattern>,
     /// The same with a slash in front, by `RedirectMatch`.
     forbidden_addresses: Vec<Pattern>,
+    /// The same with conditions.
+    forbidding: Vec<Forbidding>,
+    /// Scripts whose last part matches are not run.
+    stopped: Vec<Pattern>,
     /// `RewriteEngine On`, and what follows.
     rewriting: Option<Rewriting>,
     /// Lines that deny, limit or rewrite, and are not honored: their numbers and text.
     pub ignored: Vec<(usize, String)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Pattern {
     Any,
     /// `*` and `?` are wildcards.
@@ -94,6 +98,8 @@ impl Rules {
         self.folder == Some(true)
             || !self.forbidden.is_empty()
             || !self.forbidden_addresses.is_empty()
+            || !self.forbidding.is_empty()
+            || !self.stopped.is_empty()
             || self.files.iter().any(|(_, denied)| *denied)
     }
 
@@ -113,6 +119,16 @@ impl Rules {
             || self.forbidden_addresses.iter().any(|pattern| pattern.fits(&address()))
     }
 
+    /// Rules that forbid a path under conditions.
+    pub(super) fn forbidding(&self) -> &[Forbidding] {
+        &self.forbidding
+    }
+
+    /// Whether a file with that last part is a script that does not run.
+    pub(super) fn stops(&self, last: &[u8]) -> bool {
+        last.ends_with(b".php") && self.stopped.iter().any(|pattern| pattern.fits(last))
+    }
+
     pub(super) fn rewriting(&self) -> Option<&Rewriting> {
         self.rewriting.as_ref()
     }
@@ -127,6 +143,8 @@ struct Reader {
     conditions: Vec<Option<Condition>>,
     rewriting: Rewriting,
     rewrites: bool,
+    /// The last line about the handler of scripts removes it.
+    removes_php: bool,
 }
 
 impl Reader {
@@ -139,6 +157,19 @@ impl Reader {
                 Some(_) => self.end(),
                 None => self.begin(number, line, section.trim_end_matches('>')),
             };
+        }
+        match ScriptHandling::of(&name, rest) {
+            // Also where the section is for another PHP, as `<IfModule mod_php7.c>`: nobody writes it of scripts that should run.
+            Some(ScriptHandling::Stops) => {
+                let pattern = self.sections.iter().rev().find_map(|section| match section {
+                    Section::Files(pattern, _) => Some(pattern.clone()),
+                    _ => None,
+                });
+                return self.rules.stopped.push(pattern.unwrap_or(Pattern::Any));
+            }
+            Some(ScriptHandling::Removes) => self.removes_php = true,
+            Some(ScriptHandling::Gives) => self.removes_php = false,
+            None => {}
         }
         if self.sections.iter().any(|section| matches!(section, Section::Skipped)) {
             return;
@@ -232,21 +263,27 @@ impl Reader {
     fn rewrite(&mut self, words: &[String]) -> Result<(), ()> {
         let conditions = std::mem::take(&mut self.conditions);
         let flags = words.get(2).map_or("", String::as_str).trim_matches(['[', ']']).to_ascii_lowercase();
-        let mut flags = flags.split(',').map(str::trim);
-        if !flags.any(|flag| matches!(flag, "f" | "forbidden" | "g" | "gone")) {
+        let has = |names: &[&str]| flags.split(',').any(|flag| names.contains(&flag.trim()));
+        if !has(&["f", "forbidden", "g", "gone"]) {
             return self.rewriting.take(words, conditions.into_iter().collect());
         }
-        match (words.first(), conditions.is_empty()) {
-            (Some(pattern), true) => self.rules.forbidden.push(Pattern::expression(pattern)),
-            (Some(_), false) => return Err(()),
-            (None, _) => {}
+        let Some(pattern) = words.first() else { return Ok(()) };
+        let ignores_case = has(&["nc", "nocase"]);
+        if conditions.is_empty() && !pattern.starts_with('!') && !ignores_case {
+            self.rules.forbidden.push(Pattern::expression(pattern));
+            return Ok(());
         }
+        let conditions: Option<Vec<Condition>> = conditions.into_iter().collect();
+        self.rules.forbidding.push(Forbidding::parse(pattern, ignores_case, conditions.ok_or(())?)?);
         Ok(())
     }
 
     fn finish(mut self) -> Rules {
         while !self.sections.is_empty() {
             self.end();
+        }
+        if self.removes_php {
+            self.rules.stopped.push(Pattern::Any);
         }
         self.rules.folder = self.access.verdict();
         self.rules.rewriting = self.rewrites.then_some(self.rewriting);
@@ -350,6 +387,38 @@ fn fits_glob(pattern: &[u8], name: &[u8]) -> bool {
         }
     }
     pattern.get(p..).is_none_or(|rest| rest.iter().all(|&byte| byte == b'*'))
+}
+
+/// What a directive says of who runs scripts.
+enum ScriptHandling {
+    /// `php_flag engine off`, `SetHandler none`.
+    Stops,
+    /// `RemoveHandler .php`, `AddType text/plain .php`: until another line gives them back.
+    Removes,
+    /// `AddHandler application/x-httpd-php .php`.
+    Gives,
+}
+
+impl ScriptHandling {
+    fn of(name: &str, rest: &[String]) -> Option<Self> {
+        let first = rest.first()?.to_ascii_lowercase();
+        let is_php = ["php", "cgi", "lsapi", "proxy:"].iter().any(|part| first.contains(part));
+        let names_php = |words: &[String]| {
+            words.iter().any(|word| word.trim_start_matches('.').eq_ignore_ascii_case("php"))
+        };
+        let off = |word: &String| ["off", "0", "false"].iter().any(|off| word.eq_ignore_ascii_case(off));
+        match name {
+            "php_flag" | "php_admin_flag" => {
+                (first == "engine" && rest.get(1).is_some_and(off)).then_some(Self::Stops)
+            }
+            "sethandler" => (!is_php).then_some(Self::Stops),
+            "removehandler" | "removetype" => names_php(rest).then_some(Self::Removes),
+            "addtype" | "addhandler" if names_php(rest.get(1..)?) => {
+                Some(if is_php { Self::Gives } else { Self::Removes })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Whether a common installation of Apache 2.4 has this module; `!` inverts the question.
@@ -473,6 +542,38 @@ mod tests {
             denied("RewriteRule ^(?:cache|tmp)/ - [F]", "cache/a")
                 && !denied("RewriteRule ^(?:cache|tmp)/ - [F]", "a/cache/a")
         );
+    }
+
+    /// Directories for uploads: those of Drupal, MediaWiki and of advice for WordPress.
+    #[test]
+    fn what_keeps_scripts_from_running() {
+        let drupal = "SetHandler Drupal_Security_Do_Not_Remove_See_SA_2006_006\n<Files *>\nSetHandler Drupal_Security_Do_Not_Remove_See_SA_2013_003\n</Files>";
+        for text in [
+            drupal,
+            "<IfModule mod_php7.c>\nphp_flag engine off\n</IfModule>",
+            "php_admin_flag engine Off",
+            "SetHandler none",
+            "RemoveHandler .php .phtml",
+            "RemoveType php",
+            "AddType text/plain .html .php",
+            "<FilesMatch \"\\.ph(p|ar)$\">\nSetHandler default-handler\n</FilesMatch>",
+        ] {
+            let rules = Rules::parse(text);
+            assert!(rules.stops(b"a.php") && !rules.stops(b"a.jpg") && rules.denies_some(), "{text}");
+            assert!(!denied(text, "a.jpg"), "{text}");
+        }
+        for text in [
+            "php_flag engine on",
+            "php_flag display_errors off",
+            "SetHandler application/x-httpd-php",
+            "<FilesMatch \\.php$>\nSetHandler \"proxy:unix:/run/php.sock|fcgi://localhost\"\n</FilesMatch>",
+            "AddHandler fcgid-script .php",
+            "RemoveHandler .php\nAddType application/x-httpd-php80 .php",
+            "AddType image/svg+xml svg svgz",
+            "<Files b.php>\nSetHandler none\n</Files>",
+        ] {
+            assert!(!Rules::parse(text).stops(b"a.php"), "{text}");
+        }
     }
 
     #[test]

@@ -38,6 +38,10 @@ struct Rule {
     flags: Flags,
 }
 
+/// A `RewriteRule` with `[F]` or `[G]`, and its conditions.
+#[derive(Debug)]
+pub(super) struct Forbidding(Rule);
+
 #[derive(Debug, Default)]
 struct Flags {
     last: bool,
@@ -162,6 +166,34 @@ impl Rewriting {
             (None, Some(rest)) => rest.to_owned(),
             (None, None) => format!("{above}{}", path.strip_prefix("./").unwrap_or(path)),
         }
+    }
+}
+
+impl Forbidding {
+    /// `Err`: it is not honored.
+    pub(super) fn parse(pattern: &str, ignores_case: bool, conditions: Vec<Condition>) -> Result<Self, ()> {
+        let (negated, pattern) =
+            pattern.strip_prefix('!').map_or((false, pattern), |pattern| (true, pattern));
+        let pattern = expression(pattern, ignores_case)?;
+        Ok(Self(Rule { pattern, negated, conditions, target: None, flags: Flags::default() }))
+    }
+
+    /// Whether it forbids a name, relative to the site's root. `above`: as of [`Rewriting::pass`].
+    pub(super) async fn forbids(
+        &self,
+        site: &impl SiteFiles,
+        above: &str,
+        name: &str,
+    ) -> std::io::Result<bool> {
+        let Self(rule) = self;
+        let below = name.strip_prefix(above).unwrap_or(name);
+        let caught = match (rule.pattern.captures(below), rule.negated) {
+            (Some(found), false) => texts(&found),
+            (None, true) => Vec::new(),
+            _ => return Ok(false),
+        };
+        let scope = Scope { root: site.root(), uri: name, name, caught: &caught };
+        Ok(rule.holds(site, &scope).await?.is_some())
     }
 }
 
