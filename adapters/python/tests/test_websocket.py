@@ -65,6 +65,15 @@ class WebSockets(unittest.TestCase):
         scope = json.loads(self.frame(stream, 1).payload)
         self.assertEqual(scope, {"type": "websocket", "scheme": "wss", "path": "/echo", "subprotocols": ["a", "b", "c"]})
 
+    def test_the_scope_has_the_fields_of_an_opening(self):
+        for given in ([], [("upgrade", "WebSocket")]):  # Keepwarm sends none; a worker's other server may
+            stream = self.worker.request("/echo", flags=END | WEBSOCKET, fields=[("x-a", "1"), *given])
+            self.worker.take(stream, lambda response: response.status)
+            self.say(stream, "headers")
+            shown = json.loads(self.frame(stream, 1).payload)
+            expected = [["x-a", "1"], ["upgrade", "WebSocket"], ["connection", "Upgrade"]]
+            self.assertEqual(shown, expected if given else [["x-a", "1"], ["connection", "Upgrade"], ["upgrade", "websocket"]])
+
     def test_text_and_bytes_and_empty_messages(self):
         stream = self.open("/echo")
         for number, message in enumerate(("caf\xe9", b"\0\xff", "", b""), 1):

@@ -15,6 +15,10 @@ _EXTENSIONS = {
 }
 
 
+# The opening of a WebSocket as HTTP/1.1 has it (RFC 6455 §4.1). Keepwarm takes fields of the connection out, and HTTP/2 has none (RFC 8441 §5), but
+# frameworks look for them (python-engineio, and with it Socket.IO and NiceGUI, refuses an opening without `Upgrade`), as uvicorn passes them on.
+_OPENING = ((b"connection", b"Upgrade"), (b"upgrade", b"websocket"))
+
 # The extension that names the user whom Keepwarm has authenticated (docs/guide/python.md).
 USER = "keepwarm.user"
 
@@ -66,7 +70,10 @@ def websocket(strings, flags, state):
     del scope["method"]
     scope["type"] = "websocket"
     scope["scheme"] = "wss" if scope["scheme"] in ("https", "wss") else "ws"
-    offered = [value for name, value in scope["headers"] if name == b"sec-websocket-protocol"]
+    headers = scope["headers"]
+    present = {name for name, _ in headers}
+    headers.extend(field for field in _OPENING if field[0] not in present)
+    offered = [value for name, value in headers if name == b"sec-websocket-protocol"]
     scope["subprotocols"] = [one.strip() for one in b",".join(offered).decode("latin-1").split(",") if one.strip()]
     user = scope["extensions"].get(USER)
     scope["extensions"] = {"websocket.http.response": {}} if user is None else {"websocket.http.response": {}, USER: user}

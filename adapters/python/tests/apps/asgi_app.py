@@ -266,6 +266,15 @@ async def responds_to_a_client_that_closed(scope, receive, send):
     await respond(send, b"all the same")
 
 
+async def starts_again_once_told(scope, receive, send):
+    """As the older examples of MCP over SSE do: a stream until the client closes, and an empty response behind it."""
+    await read(receive)
+    await start(send)
+    await body(send, b"begun", True)
+    seen.append((await receive())["type"])
+    await start(send)
+
+
 class ClientDisconnect(Exception):
     """Of the name of Starlette's."""
 
@@ -449,6 +458,10 @@ async def echo(scope, receive, send):
         if message.get("text") == "scope":
             await send({"type": "websocket.send", "text": json.dumps({k: scope[k] for k in ("type", "scheme", "path", "subprotocols")})})
             continue
+        if message.get("text") == "headers":
+            shown = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in scope["headers"]]
+            await send({"type": "websocket.send", "text": json.dumps(shown)})
+            continue
         await send({**message, "type": "websocket.send"})
 
 
@@ -520,7 +533,7 @@ ROUTES = {
     "/too-long-at-once": too_long_at_once, "/hop-by-hop": hop_by_hop, "/bad-field": bad_field, "/wrong-order": wrong_order,
     "/start-twice": start_twice, "/after-the-end": after_the_end, "/never-ends": never_ends,
     "/waits-for-the-end": waits_for_the_end, "/breaks-off": breaks_off, "/passes-the-disconnect-on": passes_the_disconnect_on,
-    "/responds-to-a-client-that-closed": responds_to_a_client_that_closed, "/hints": hints, "/trailers": trailers,
+    "/responds-to-a-client-that-closed": responds_to_a_client_that_closed, "/hints": hints, "/starts-again-once-told": starts_again_once_told, "/trailers": trailers,
     "/path-send": path_send, "/context": context, "/state": state, "/background": background, "/prints": prints, "/fork": fork,
     "/leave": leave, "/memory": memory, "/recursion": recursion, "/too-many-fields": too_many_fields, "/sends-on": sends_on,
 }  # fmt: skip
