@@ -386,6 +386,14 @@ class LostClients(Shared):
 
         self.assertEqual(self.worker.log_of(action), "")
 
+    def test_what_is_out_of_place_behind_a_disconnect_that_was_told_is_not_logged(self):
+        def action():
+            stream = self.worker.request("/starts-again-once-told")
+            self.worker.send(pack("HALF_CLOSE", stream))
+            self.assertEqual(self.worker.response(stream).reset[0], 1)
+
+        self.assertEqual(self.worker.log_of(action), "")
+
     def test_what_fails_beside_a_lost_client_is_logged(self):
         def action():
             stream = self.worker.request("/passes-the-disconnect-on", query="with-another")

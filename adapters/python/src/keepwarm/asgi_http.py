@@ -108,7 +108,7 @@ class HttpStream(Stream):
         elif kind == "http.response.early_hint" and self.stage == WAITING:
             self._early_hint(message.get("links", ()))
         else:
-            raise RuntimeError(f"{kind!r} is not allowed at this point")
+            raise self._out_of_place(kind)
 
     # -- the body of the request --------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class HttpStream(Stream):
 
     async def _body(self, message):
         if self.stage not in (STARTED, BODY):
-            raise RuntimeError("'http.response.body' is not allowed at this point")
+            raise self._out_of_place("http.response.body")
         more, body = message.get("more_body", False), message.get("body", b"")
         try:
             view = memoryview(body)
@@ -248,6 +248,12 @@ class HttpStream(Stream):
             self.stage = TRAILERS
             return
         self._end()
+
+    def _out_of_place(self, kind):
+        """The error for a message that may not come here. Once the application knows that its client has gone, it is no fault of the application."""
+        if self.told:
+            return ClientDisconnected("the client disconnected")
+        return RuntimeError(f"{kind!r} is not allowed at this point")
 
     async def _frames(self, view, end):
         flag = END if end else 0
