@@ -73,6 +73,9 @@ frameworks! {
     DATASETTE "Datasette" "datasette" Python App
     AIOHTTP "aiohttp" "aiohttp" Python App
     TORNADO "Tornado" "tornado" Python App
+    CHERRYPY "CherryPy" "cherrypy" Python App
+    SHINY "Shiny" "shiny" Python App
+    MCP "an MCP server" "mcp" Python App
     WSGI "a WSGI application" "wsgi" Python App
     ASGI "an ASGI application" "asgi" Python App
     RAILS "Rails" "rails" Ruby Project

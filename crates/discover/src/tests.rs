@@ -64,6 +64,114 @@ const FASTAPI: &str = "from fastapi import FastAPI\n\napp = FastAPI()\n";
 const FACTORY: &str =
     "import flask\n\ndef create_app(config=None):\n    app = flask.Flask(__name__)\n    return app\n";
 
+/// An extension that is given the application keeps it, and is none itself.
+#[test]
+fn extensions_of_an_application_are_not_served() {
+    for (name, value) in [
+        ("db", "SQLAlchemy(app)"),
+        ("admin", "Admin(app, name='x')"),
+        ("limiter", "Limiter(get_remote_address, app=app)"),
+        ("socketio", "SocketIO(app)"),
+        ("api", "Api(app)"),
+        ("celery_app", "celery_init_app(app)"),
+        ("client", "app.test_client()"),
+        ("context", "app.app_context()"),
+    ] {
+        let text = format!("{FLASK}{name} = {value}\n");
+        check(&[("Flask app:app", &[("app.py", &text)])]);
+    }
+    let several = format!("{FLASK}db = SQLAlchemy(app)\nlogin = LoginManager(app)\n");
+    check(&[("Flask app:app", &[("app.py", &several)])]);
+    let client = format!("{FASTAPI}client = TestClient(app)\nmcp = FastApiMCP(app)\n");
+    check(&[("FastAPI app:app", &[("app.py", &client)])]);
+}
+
+#[test]
+fn what_is_around_an_application_is_served() {
+    check(&[
+        (
+            "FastAPI main:server",
+            &[(
+                "main.py",
+                "import socketio\nfrom fastapi import FastAPI\napp = FastAPI()\nsio = socketio.AsyncServer()\nserver = socketio.ASGIApp(sio, app)\n",
+            )],
+        ),
+        (
+            "FastAPI main:app",
+            &[(
+                "main.py",
+                "import socketio\nfrom fastapi import FastAPI\napi = FastAPI()\nsio = socketio.AsyncServer()\napp = socketio.ASGIApp(sio, other_asgi_app=api)\n",
+            )],
+        ),
+        (
+            "FastAPI main:app",
+            &[(
+                "main.py",
+                "import gradio as gr\nfrom fastapi import FastAPI\napi = FastAPI()\napp = gr.mount_gradio_app(api, demo, path='/')\n",
+            )],
+        ),
+        (
+            "Flask app:asgi_app",
+            &[(
+                "app.py",
+                "from flask import Flask\nfrom asgiref.wsgi import WsgiToAsgi\nflask_app = Flask('x')\nasgi_app = WsgiToAsgi(flask_app)\n",
+            )],
+        ),
+        (
+            "Starlette main:app",
+            &[(
+                "main.py",
+                "from fastapi import FastAPI\nfrom starlette.applications import Starlette\napi = FastAPI()\napp = Starlette(routes=[Mount('/api', app=api)])\n",
+            )],
+        ),
+        (
+            "Starlette app:served",
+            &[(
+                "app.py",
+                "from starlette.applications import Starlette\napp = Starlette()\nserved = SentryAsgiMiddleware(app)\n",
+            )],
+        ),
+    ]);
+}
+
+#[test]
+fn python_that_is_no_framework_of_the_web() {
+    check(&[
+        ("Shiny app:app", &[("app.py", "from shiny import App, ui\napp = App(ui.page_fluid(), server)\n")]),
+        (
+            "CherryPy app:application",
+            &[("app.py", "import cherrypy\napplication = cherrypy.Application(Root(), '')\n")],
+        ),
+        (
+            "an MCP server server:app",
+            &[("server.py", "from fastmcp import FastMCP\nmcp = FastMCP('x')\napp = mcp.http_app()\n")],
+        ),
+        (
+            "an MCP server server:app",
+            &[(
+                "server.py",
+                "from mcp.server.fastmcp import FastMCP\nmcp = FastMCP('x')\napp = mcp.streamable_http_app()\n",
+            )],
+        ),
+        ("nothing", &[("server.py", "from fastmcp import FastMCP\nmcp = FastMCP('x')\n")]),
+        (
+            "an ASGI application app:app",
+            &[("app.py", "import socketio\nsio = socketio.AsyncServer()\napp = socketio.ASGIApp(sio)\n")],
+        ),
+        (
+            "a WSGI application hgweb:application",
+            &[("hgweb.py", "from mercurial.hgweb import hgweb\napplication = hgweb(b'/etc/hgweb.config')\n")],
+        ),
+        (
+            "a WSGI application app:application",
+            &[(
+                "app.py",
+                "import web\napp = web.application(('/', 'i'), globals())\napplication = app.wsgifunc()\n",
+            )],
+        ),
+    ]);
+}
+
 #[test]
 fn python_in_one_module() {
     check(&[

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::module::{Module, call, is_dotted};
 use crate::framework::{
-    self, AIOHTTP, ASGI, BLACKSHEEP, BOTTLE, CONNEXION, DASH, DATASETTE, DJANGO, FALCON, FASTAPI, FLASK,
-    Framework, LITESTAR, PYRAMID, QUART, SANIC, STARLETTE, TORNADO, WSGI,
+    self, AIOHTTP, ASGI, BLACKSHEEP, BOTTLE, CHERRYPY, CONNEXION, DASH, DATASETTE, DJANGO, FALCON, FASTAPI,
+    FLASK, Framework, LITESTAR, MCP, PYRAMID, QUART, SANIC, SHINY, STARLETTE, TORNADO, WSGI,
 };
 use crate::procfile::WebCommand;
 use crate::project::shortened;
@@ -43,7 +43,35 @@ const MAKERS: &[(&str, &Framework)] = &[
     ("django.core.wsgi.get_wsgi_application", &DJANGO),
     ("django.core.asgi.get_asgi_application", &DJANGO),
     ("channels.routing.ProtocolTypeRouter", &DJANGO),
+    ("eve.Eve", &FLASK),
+    ("shiny.App", &SHINY),
+    ("cherrypy.Application", &CHERRYPY),
+    ("socketio.ASGIApp", &ASGI),
+    ("engineio.ASGIApp", &ASGI),
+    ("ariadne.asgi.GraphQL", &ASGI),
+    ("strawberry.asgi.GraphQL", &ASGI),
+    ("socketio.WSGIApp", &WSGI),
+    ("engineio.WSGIApp", &WSGI),
+    ("mercurial.hgweb.hgweb", &WSGI),
+    ("wsgidav.wsgidav_app.WsgiDAVApp", &WSGI),
 ];
+
+/// What makes an object, of which a method gives an application.
+const METHODS: &[(&str, &[&str], &Framework)] = &[
+    ("fastmcp.FastMCP", &MCP_METHODS, &MCP),
+    ("mcp.server.fastmcp.FastMCP", &MCP_METHODS, &MCP),
+    ("mcp.server.mcpserver.MCPServer", &MCP_METHODS, &MCP),
+    ("mcp.server.MCPServer", &MCP_METHODS, &MCP),
+    ("web.application", &["wsgifunc"], &WSGI),
+];
+const MCP_METHODS: [&str; 3] = ["http_app", "streamable_http_app", "sse_app"];
+
+/// A call with an application among its arguments makes an application of it if its own name says so; most others are extensions, which keep it and serve
+/// nothing: `db = SQLAlchemy(app)`.
+const WRAPPERS: [&str; 7] =
+    ["ProxyFix", "WhiteNoise", "WsgiToAsgi", "WSGIToASGI", "AsgiToWsgi", "ASGIApp", "WSGIApp"];
+/// Or if the name that it is given does.
+const WRAPPED_NAMES: [&str; 4] = ["asgi", "wsgi", "asgi_app", "wsgi_app"];
 
 /// Names of an application in its module, the usual ones first.
 const NAMES: [&str; 2] = ["application", "app"];
@@ -256,7 +284,9 @@ impl<'a> Analysis<'a> {
             }
         }
         for assigned in &module.assigned {
-            if let Some((framework, made_of, shown_by)) = self.value(number, &assigned.value) {
+            let made = self.wrapped(number, &assigned.name, &assigned.value);
+            if let Some((framework, made_of, shown_by)) = made.or_else(|| self.value(number, &assigned.value))
+            {
                 // A name that is assigned again keeps what it was made of first.
                 let made_of = made_of.filter(|made| *made != (number, assigned.name.clone()));
                 let name = assigned.name.clone();
@@ -325,7 +355,7 @@ impl<'a> Analysis<'a> {
             let found = self.named(number, value)?;
             return Some((found.framework, Some((found.module, found.name.clone())), None));
         }
-        let (callee, arguments) = call(value)?;
+        let (callee, _) = call(value)?;
         if let Some((origin, line)) = module.origin(callee) {
             if let Some((_, framework)) = MAKERS.iter().find(|(maker, _)| *maker == origin) {
                 return Some((framework, None, Some(line)));
@@ -347,21 +377,37 @@ impl<'a> Analysis<'a> {
                 .map(|origin| origin.line)?;
             return Some((&PYRAMID, None, Some(line)));
         }
+        let (object, method) = callee.rsplit_once('.').unwrap_or(("", callee));
+        if let Some(made) = of_method(module, object, method) {
+            return Some(made);
+        }
         // `datasette.app()`
-        if let Some((object, _)) = callee.rsplit_once('.')
+        if NAMES.contains(&method)
             && let Some(found) = self.named(number, object).filter(|found| !found.is_factory)
         {
             return Some((found.framework, Some((found.module, found.name.clone())), None));
         }
-        self.wrapped(number, arguments)
+        None
     }
 
-    /// `ProxyFix(app, x_for=1)`: something around an application.
-    fn wrapped(&self, number: usize, arguments: &str) -> Option<Made> {
-        let first = arguments.split([',', ')']).next()?.trim();
-        let first = first.rsplit_once('=').map_or(first, |(_, value)| value.trim());
-        let found = is_dotted(first).then(|| self.named(number, first))??;
-        (!found.is_factory).then(|| (found.framework, Some((found.module, found.name.clone())), None))
+    /// `ProxyFix(app, x_for=1)`, `ASGIApp(sio, app)`: something around an application.
+    fn wrapped(&self, number: usize, name: &str, value: &str) -> Option<Made> {
+        let (callee, arguments) = call(value)?;
+        let maker = self.modules.get(number)?.origin(callee).map(|(origin, _)| origin).unwrap_or_default();
+        if MAKERS.iter().any(|(name, framework)| *name == maker && *framework != &ASGI && *framework != &WSGI)
+        {
+            return None; // `Starlette(routes=[Mount("/api", app=api)])`
+        }
+        let wrapper = callee.rsplit('.').next()?;
+        let wraps = WRAPPERS.contains(&wrapper) || wrapper.ends_with("Middleware");
+        if !wraps && !NAMES.contains(&name) && !WRAPPED_NAMES.contains(&name) {
+            return None;
+        }
+        arguments.split([',', ')']).find_map(|argument| {
+            let argument = argument.rsplit_once('=').map_or(argument, |(_, value)| value).trim();
+            let found = is_dotted(argument).then(|| self.named(number, argument))??;
+            (!found.is_factory).then(|| (found.framework, Some((found.module, found.name.clone())), None))
+        })
     }
 
     /// The application that a name stands for in a module.
@@ -370,14 +416,23 @@ impl<'a> Analysis<'a> {
         own.or_else(|| self.elsewhere(&self.modules.get(number)?.origin(name)?.0))
     }
 
-    /// What a statement in a function makes: `app = Flask(__name__)`, `return FastAPI()`.
+    /// What a statement in a function makes: `app = Flask(__name__)`, `return FastAPI()`, `return ProxyFix(app)`.
     fn made_in(&self, number: usize, text: &str) -> Option<Made> {
-        let value = match text.strip_prefix("return ") {
-            Some(value) => value.trim(),
-            None => text.split_once('=')?.1.trim(),
+        let (name, value) = match text.strip_prefix("return ") {
+            Some(value) => (NAMES[0], value.trim()),
+            None => text.split_once('=').map(|(name, value)| (name.trim(), value.trim()))?,
         };
-        self.value(number, value)
+        self.wrapped(number, name, value).or_else(|| self.value(number, value))
     }
+}
+
+/// `mcp.http_app()` of `mcp = FastMCP("x")`: what a method gives, of an object that serves nothing by itself.
+fn of_method(module: &Module, object: &str, method: &str) -> Option<Made> {
+    let made = module.assigned.iter().find(|assigned| assigned.name == object)?;
+    let (origin, line) = module.origin(call(&made.value)?.0)?;
+    let (_, _, framework) =
+        METHODS.iter().find(|(maker, methods, _)| *maker == origin && methods.contains(&method))?;
+    Some((framework, None, Some(line)))
 }
 
 type Made = (&'static Framework, Option<(usize, String)>, Option<usize>);
