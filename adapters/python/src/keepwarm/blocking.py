@@ -1,6 +1,6 @@
 """The wire on a blocking socket, for the strategies of WSGI: frames are read one after the other, and a reader sleeps until one arrives."""
 
-from select import POLLIN, poll
+import select
 from socket import MSG_DONTWAIT
 
 from keepwarm import wire
@@ -17,8 +17,10 @@ def waiting_for(sock):
     A `recv` that waits is woken by Linux a second time, for nothing: when the other end has read the last response and there is room to write again
     (`unix_write_space`). A `poll` for reading is not.
     """
-    readable = poll()
-    readable.register(sock, POLLIN)
+    if not hasattr(select, "poll"):  # `eventlet.monkey_patch` takes it away; its `select` lets what the application has left running go on
+        return lambda: select.select((sock,), (), ())
+    readable = select.poll()  # gevent's, if the application has put it there, which does the same
+    readable.register(sock, select.POLLIN)
     return readable.poll
 
 

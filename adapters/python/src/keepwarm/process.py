@@ -7,8 +7,19 @@ import signal
 import socket
 import sys
 import threading
+import _thread
 
 from keepwarm import stacks
+
+_start_new_thread = _thread.start_new_thread  # the system's: gevent and eventlet replace it by one for which the main thread must come round
+
+
+def start_thread(function, arguments=(), name=None):
+    """Runs `function(*arguments)` in a thread of the system, also where the application has put something else in place of threads."""
+    if _thread.start_new_thread is _start_new_thread:
+        threading.Thread(target=function, args=arguments, name=name, daemon=True).start()
+    else:
+        _start_new_thread(function, arguments)
 
 
 def take_socket():
@@ -78,7 +89,7 @@ def on_signals(actions):
             if action is not None:
                 action()
 
-    threading.Thread(target=listen, name="keepwarm-signals", daemon=True).start()
+    start_thread(listen, name="keepwarm-signals")
 
 
 def on_terminate(action):

@@ -7,7 +7,6 @@ One lock, `changed`, guards all that the threads share; another, `writing`, keep
 
 import signal
 import threading
-import _thread
 from queue import SimpleQueue
 
 from keepwarm import log, process, profile, stacks, wire
@@ -105,7 +104,7 @@ class Threaded(BlockingConnection):
         """Asks Keepwarm for no more requests, once (§8). For a signal handler, too, which may stand inside another frame: a thread says it."""
         said = self.drain()
         if said:
-            _thread.start_new_thread(self.send, (said,))
+            process.start_thread(self.send, (said,))
 
     def end(self, response):
         """A thread has done with a request."""
