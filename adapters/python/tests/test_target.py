@@ -259,10 +259,11 @@ class Lifespan(unittest.TestCase):
             self.assertEqual(worker.log(), "")
 
     def test_an_application_that_knows_no_lifespan_is_logged_in_one_line(self):
-        with self.start("raises") as worker:
-            self.assertEqual(worker.get("/").body, b"{}")
-            self.assertEqual(worker.drain(), 0)
-            self.assertRegex(worker.log(), r"\A.*raised ZeroDivisionError: no lifespan here \(.*lifespan_app\.py, line \d+\)\n\Z")
+        for behavior, error in (("raises", "ZeroDivisionError: no lifespan here"), ("raises-as-asgiref", "ValueError: WSGI wrapper received a non-HTTP scope")):
+            with self.start(behavior) as worker:
+                self.assertEqual(worker.get("/").body, b"{}")
+                self.assertEqual(worker.drain(), 0)
+                self.assertRegex(worker.log(), rf"\A.*raised {error} \(.*lifespan_app\.py, line \d+\)\n\Z")
 
     def test_what_is_raised_before_the_first_message_is_one_record_with_its_cause(self):
         with self.start("raises-early") as worker:

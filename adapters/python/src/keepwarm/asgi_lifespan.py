@@ -108,7 +108,10 @@ class Lifespan:
 
 def _knows_no_lifespan(error):
     """Whether it says so, by naming what it was called for, or by no more than an assertion or a key that it did not find."""
-    return "lifespan" in str(error) or isinstance(error, (AssertionError, NotImplementedError, KeyError))
+    text = str(error)
+    if "lifespan" in text or "non-HTTP scope" in text:  # the second is asgiref's `WsgiToAsgi`
+        return True
+    return isinstance(error, (AssertionError, NotImplementedError, KeyError))
 
 
 def _summary(error):

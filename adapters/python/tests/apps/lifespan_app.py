@@ -27,6 +27,8 @@ def fail(text):
 async def lifespan(scope, receive, send):
     if BEHAVIOR == "raises":
         raise ZeroDivisionError("no lifespan here")
+    if BEHAVIOR == "raises-as-asgiref":
+        raise ValueError("WSGI wrapper received a non-HTTP scope")
     if BEHAVIOR == "raises-early":
         fail("no settings")
     if BEHAVIOR == "returns":
