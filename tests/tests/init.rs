@@ -376,6 +376,16 @@ fn run_without_a_target_says_what_it_found() {
     }
 }
 
+/// The sessions of an MCP server are in the memory of the process that began them.
+#[test]
+fn what_keeps_its_sessions_in_memory_gets_one_worker() {
+    let mcp = "from fastmcp import FastMCP\nmcp = FastMCP('x')\napp = mcp.http_app()\n";
+    let site = Directory::with("mcp", &[("server.py", mcp)]);
+    let output = site.run(&["init"]);
+    assert!(said(&output).contains("Found an MCP server in server.py"), "{}", said(&output));
+    assert!(site.text("keepwarm.toml").contains("\nworkers = 1\n"), "{}", site.text("keepwarm.toml"));
+}
+
 #[test]
 fn another_directory_is_named() {
     let outer = Directory::new("outer");

@@ -1,6 +1,6 @@
 //! The text of `keepwarm.toml`: few keys, each with its reason.
 
-use keepwarm_discover::{Language, Process, Start};
+use keepwarm_discover::{Framework, Language, Process, Start};
 
 use super::{Plan, toml_string};
 
@@ -86,7 +86,7 @@ fn app(plan: &Plan<'_>, out: &mut String) {
         out.push_str(&format!("directory = {}\n", toml_string(&chosen.directory)));
     }
     before_start(plan, out);
-    out.push_str(workers(chosen.framework.language));
+    out.push_str(workers(chosen.framework));
     if !chosen.env.is_empty() {
         let pairs: Vec<String> =
             chosen.env.iter().map(|(name, value)| format!("{name} = {}", toml_string(value))).collect();
@@ -150,8 +150,11 @@ fn program(plan: &Plan<'_>, word: &str) -> String {
     if !word.contains('/') && plan.has(&own) { own } else { word.to_owned() }
 }
 
-fn workers(language: Language) -> &'static str {
-    match language {
+fn workers(framework: &Framework) -> &'static str {
+    match framework.language {
+        Language::Python if matches!(framework.slug, "mcp" | "shiny") => {
+            "# Its sessions are in the memory of the process. More processes need sessions that any of them can serve.\nworkers = 1\n"
+        }
         Language::Go | Language::Rust => "# One process uses every core.\nworkers = 1\n",
         Language::Ruby => {
             "# Processes: the number in WEB_CONCURRENCY, else one per core. Without these keys, config/puma.rb decides.\n\
