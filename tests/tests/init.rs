@@ -376,6 +376,40 @@ fn run_without_a_target_says_what_it_found() {
     }
 }
 
+/// As its comment says: "use this route once the directory exists".
+#[test]
+fn the_commented_route_of_files_can_be_used_as_it_is() {
+    let site = Directory::new("django");
+    std::fs::create_dir_all(site.0.join("shop")).expect("a directory");
+    for (file, text) in [
+        ("manage.py", "import os\nos.environ.setdefault('DJANGO_SETTINGS_MODULE', 'shop.settings')\n"),
+        ("shop/__init__.py", ""),
+        (
+            "shop/settings.py",
+            "WSGI_APPLICATION = 'shop.wsgi.application'\nSTATIC_URL = 'static/'\nSTATIC_ROOT = BASE_DIR / 'assets'\n",
+        ),
+        (
+            "shop/wsgi.py",
+            "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [b'kettle']\n",
+        ),
+    ] {
+        std::fs::write(site.0.join(file), text).expect("a file");
+    }
+    assert!(site.run(&["init"]).status.success());
+    let before = site.text("keepwarm.toml");
+    let after = before
+        .replace("# [[listen.public.route]]\n", "[[listen.public.route]]\n")
+        .replace("# path = ", "path = ")
+        .replace("# files = ", "files = ");
+    assert_ne!(before, after);
+    std::fs::write(site.0.join("keepwarm.toml"), after).expect("written");
+    std::fs::create_dir_all(site.0.join("assets")).expect("a directory");
+    std::fs::write(site.0.join("assets/a.css"), "b{}").expect("a file");
+    let server = serve(&site);
+    assert_eq!(server.ask(get("/")).text(), "kettle");
+    assert_eq!(server.ask(get("/static/a.css")).text(), "b{}");
+}
+
 /// The sessions of an MCP server are in the memory of the process that began them.
 #[test]
 fn what_keeps_its_sessions_in_memory_gets_one_worker() {

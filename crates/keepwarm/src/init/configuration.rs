@@ -41,11 +41,9 @@ fn routes(plan: &Plan<'_>, out: &mut String) {
         ));
         return;
     }
-    let mut has_route = false;
     for (path, directory) in &plan.chosen.assets {
         // A directory that does not exist yet would be an error.
         let is_there = plan.has(directory);
-        has_route |= is_there;
         let mark = if is_there { "" } else { "# " };
         out.push_str(match is_there {
             true => "\n# Files need no worker.\n",
@@ -58,7 +56,8 @@ fn routes(plan: &Plan<'_>, out: &mut String) {
         ));
     }
     let try_files = plan.chosen.try_files.as_deref();
-    if has_route || try_files.is_some() {
+    // Also where the routes above are comments: with one of them alone, the app would get no requests.
+    if !plan.chosen.assets.is_empty() || try_files.is_some() {
         out.push_str(&format!("\n[[listen.public.route]]\napp = {}\n", toml_string(&plan.app)));
     }
     if let Some(directory) = try_files {
