@@ -244,6 +244,45 @@ class Responses(Shared):
         self.assertEqual(self.seen(), ["http.disconnect", "http.disconnect"])
 
 
+class Pathsend(unittest.TestCase):
+    """Middleware that does not know `http.response.pathsend` (Gradio's, Starlette's own up to 0.37) loses the response."""
+
+    def setUp(self):
+        self.worker = Worker("asgi_app")
+        self.addCleanup(self.worker.stop)
+
+    def offered(self):
+        return "http.response.pathsend" in json.loads(self.worker.get("/scope").body)["extensions"]
+
+    def test_where_it_is_lost_the_request_is_repeated_without_it_and_it_is_not_offered_any_more(self):
+        for query in ("", "fails", "started"):
+            with self.subTest(query):
+                worker = Worker("asgi_app")
+                self.addCleanup(worker.stop)
+                self.worker = worker
+                self.assertTrue(self.offered())
+                log = worker.log_of(lambda: self.assertEqual(worker.get("/lost-path-send", query=query).body, b"read by the application"))
+                self.assertIn("it is not offered any more", log)
+                self.assertNotIn("Traceback", log)
+                self.assertFalse(self.offered())
+
+    def test_another_failure_of_a_file_is_no_reason_to_stop_offering_it(self):
+        response = None
+
+        def action():
+            nonlocal response
+            response = self.worker.get("/lost-file")
+
+        self.assertIn("no such file", self.worker.log_of(action))
+        self.assertEqual(response.reset[0], 3)
+        self.assertTrue(self.offered())
+
+    def test_a_request_with_a_body_is_not_repeated(self):
+        response = self.worker.get("/lost-path-send", method="POST", body=b"x")
+        self.assertEqual(response.reset[0], 3)
+        self.assertTrue(self.offered())
+
+
 class Errors(Shared):
     def check(self, path, code, said, body=b"", **more):
         response = None

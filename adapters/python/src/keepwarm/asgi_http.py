@@ -54,13 +54,50 @@ class HttpStream(Stream):
         connection = self.connection
         try:
             scope = self.scope()
-            await connection.application(scope, self.receive, self.send)
+            error = None
+            try:
+                await connection.application(scope, self.receive, self.send)
+            except Exception as failed:
+                if not self._has_lost_file(scope):
+                    raise
+                error = failed
+            if not self.over and self._has_lost_file(scope):
+                await self._without_pathsend(error)
         except BaseException as error:
             self._failed(error)
         else:
             if not self.over:
                 self._returned()
         connection.returned(self)
+
+    def _has_lost_file(self, scope):
+        """Whether nothing has been sent of a file that the application may have left to `http.response.pathsend`, and the request can be repeated."""
+        extensions = scope.get("extensions")
+        return (
+            type(extensions) is asgi_scope.Extensions
+            and extensions.asked
+            and self.stage in (WAITING, STARTED)
+            and not (self.gone or self.over)
+            and self.body_ended
+            and self.strings[0] in (b"GET", b"HEAD")
+            and "http.response.pathsend" in extensions
+        )
+
+    async def _without_pathsend(self, error):
+        """Middleware that does not know `http.response.pathsend` drops it, or fails (Gradio's, Starlette's own up to 0.37): calls the application again without it."""
+        asgi_scope.offer_pathsend(False)
+        self.stage = WAITING
+        self.body_given = False
+        try:
+            await self.connection.application(self.scope(), self.receive, self.send)
+        except BaseException:
+            asgi_scope.offer_pathsend(True)  # it was something else
+            raise
+        if self.over:
+            why = "is lost" if error is None else f"fails ({type(error).__name__})"
+            log.warn_once("pathsend", f"`http.response.pathsend` {why} in a middleware of the application; it is not offered any more")
+        else:
+            asgi_scope.offer_pathsend(True)
 
     def scope(self):
         """What the application learns about the request."""

@@ -15,6 +15,29 @@ _EXTENSIONS = {
 }
 
 
+class Extensions(dict):
+    """Extensions that know whether the application has asked for `http.response.pathsend`."""
+
+    asked = False
+
+    def __contains__(self, name):
+        if name == "http.response.pathsend":
+            self.asked = True
+        return dict.__contains__(self, name)
+
+    def get(self, name, default=None):
+        return self[name] if name in self else default
+
+
+def offer_pathsend(offered):
+    """From now on, requests are offered `http.response.pathsend`, or not."""
+    for extensions in _EXTENSIONS.values():
+        if offered:
+            extensions["http.response.pathsend"] = {}
+        else:
+            extensions.pop("http.response.pathsend", None)
+
+
 # The opening of a WebSocket as HTTP/1.1 has it (RFC 6455 §4.1). Keepwarm takes fields of the connection out, and HTTP/2 has none (RFC 8441 §5), but
 # frameworks look for them (python-engineio, and with it Socket.IO and NiceGUI, refuses an opening without `Upgrade`), as uvicorn passes them on.
 _OPENING = ((b"connection", b"Upgrade"), (b"upgrade", b"websocket"))
@@ -38,7 +61,7 @@ _text_of = _Texts().__getitem__
 
 def http(strings, flags, state):
     """The scope of an HTTP request from a REQUEST's strings (spec/wire.md §4)."""
-    extensions = _EXTENSIONS[flags & _EXTENSION_FLAGS].copy()
+    extensions = Extensions(_EXTENSIONS[flags & _EXTENSION_FLAGS])
     if flags & wire.USER:
         *strings, auth_type, user = strings
         extensions[USER] = {"name": user.decode("utf-8", "replace"), "auth_type": _text_of(auth_type)}

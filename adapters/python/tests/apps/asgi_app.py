@@ -347,6 +347,24 @@ async def path_send(scope, receive, send):
         await send({"type": "http.response.pathsend", "path": file.name})
 
 
+async def lost_path_send(scope, receive, send):
+    """As Starlette's files behind middleware that holds the start until a body comes, and drops what it does not know, or does not expect it."""
+    if "http.response.pathsend" not in scope["extensions"]:
+        await start(send, 200)
+        await body(send, b"read by the application")
+        return
+    if scope["query_string"] == b"fails":
+        raise AssertionError("http.response.pathsend")
+    if scope["query_string"] == b"started":
+        await start(send, 200)
+    await receive()
+
+
+async def fails_like_a_lost_file(scope, receive, send):
+    scope["extensions"].get("http.response.pathsend")
+    raise FileNotFoundError("no such file")
+
+
 async def too_many_fields(scope, receive, send):
     """More bytes than a frame has room for, of the kind that the query names."""
     much = [(b"x-n%d" % number, b"v" * 1000) for number in range(140)]
@@ -534,7 +552,7 @@ ROUTES = {
     "/start-twice": start_twice, "/after-the-end": after_the_end, "/never-ends": never_ends,
     "/waits-for-the-end": waits_for_the_end, "/breaks-off": breaks_off, "/passes-the-disconnect-on": passes_the_disconnect_on,
     "/responds-to-a-client-that-closed": responds_to_a_client_that_closed, "/hints": hints, "/starts-again-once-told": starts_again_once_told, "/trailers": trailers,
-    "/path-send": path_send, "/context": context, "/state": state, "/background": background, "/prints": prints, "/fork": fork,
+    "/path-send": path_send, "/lost-path-send": lost_path_send, "/lost-file": fails_like_a_lost_file, "/context": context, "/state": state, "/background": background, "/prints": prints, "/fork": fork,
     "/leave": leave, "/memory": memory, "/recursion": recursion, "/too-many-fields": too_many_fields, "/sends-on": sends_on,
 }  # fmt: skip
 SOCKETS = {
