@@ -57,4 +57,24 @@ async def late(query, send):
     await deeper()
 
 
-HANDLERS = {"/who": who, "/hang": hang, "/block": block, "/gate": gate, "/late": late}
+WAITING = []
+
+
+async def quiet(query, send):
+    """Says something, and the rest once `/release` is requested. `query`: the media type."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", query.removeprefix("type=").encode())]})
+    await send({"type": "http.response.body", "body": b"first,", "more_body": True})
+    WAITING.append(asyncio.get_running_loop().create_future())
+    await WAITING[-1]
+    await send({"type": "http.response.body", "body": b"last"})
+
+
+async def release(query, send):
+    while WAITING:
+        future = WAITING.pop()
+        if not future.done():
+            future.set_result(None)
+    await text(send, "released")
+
+
+HANDLERS = {"/who": who, "/hang": hang, "/block": block, "/gate": gate, "/late": late, "/quiet": quiet, "/release": release}

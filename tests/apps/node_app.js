@@ -7,6 +7,7 @@ const http = require('node:http');
 const { PORT, KEEPWARM_SOCKET, LISTEN, COUNT_FILE } = process.env;
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 const grown = [];
+const waiting = [];
 
 // Notes that a request was begun, before any part of the response is sent.
 function count(id) {
@@ -61,6 +62,17 @@ const routes = {
       await wait(20);
     }
     response.end();
+  },
+  // Says something, and the rest once `/release` is requested.
+  async '/quiet'(request, response, query) {
+    response.writeHead(200, { 'Content-Type': query.get('type') });
+    response.write('first,');
+    await new Promise((done) => waiting.push(done));
+    response.end('last');
+  },
+  async '/release'(request, response) {
+    for (const done of waiting.splice(0)) done();
+    response.end('released');
   },
   async '/trailers'(request, response) {
     response.writeHead(200, { Trailer: 'checksum' });

@@ -60,6 +60,52 @@ fn time(server: &Server, part: &str) -> String {
     line.split(' ').next().expect("a time").to_owned()
 }
 
+/// An app of each kind that passes streams on, with one second for a request.
+fn with_streams(limits: &str) -> Vec<Server> {
+    let node = "kind = \"http\"\ncommand = [\"node\", \"@APPS@/node_app.js\"]";
+    let asgi = "entry = \"hard_asgi_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"";
+    let start = |app: &str| {
+        Server::start(&format!(
+            "[listen.main]\nbind = \"127.0.0.1:0\"\nlimits = {{ {limits} }}\n[[listen.main.route]]\napp = \"app\"\n\
+             [app.app]\n{app}\nworkers = 1\nqueue_timeout = \"80s\"\nenv = {{ DIR = \"@DIR@\" }}\nrequest_timeout = \"1s\"\n"
+        ))
+    };
+    vec![start(asgi), start(node)]
+}
+
+/// A response of this media type that has begun.
+fn begun_stream(server: &Server, kind: &str) -> Client {
+    let mut client = sent(server, &get(&format!("/quiet?type={kind}")));
+    client.read_through(b"first,");
+    client
+}
+
+#[test]
+fn a_stream_may_be_silent_for_longer_than_a_request_may_take() {
+    for server in with_streams("") {
+        let mut streams: Vec<Client> = ["text/event-stream", "application/grpc+proto"]
+            .into_iter()
+            .map(|kind| begun_stream(&server, kind))
+            .collect();
+        // It begins later, and is cut for its silence while they are not.
+        begun_stream(&server, "text/plain").expect_end();
+        server.wait_for_log("request timed out", LONG);
+        assert_eq!(patient(&server, "/release"), 200);
+        for stream in &mut streams {
+            stream.read_through(b"last");
+        }
+    }
+}
+
+#[test]
+fn a_stream_may_not_be_silent_for_longer_than_a_websocket() {
+    for server in with_streams("websocket_idle = \"2s\"") {
+        begun_stream(&server, "text/event-stream").expect_end();
+        server.wait_for_log("limit=2s", LONG);
+        assert_eq!(patient(&server, "/release"), 200, "its worker stays");
+    }
+}
+
 #[test]
 fn the_stack_of_a_stuck_worker_is_logged_and_it_is_killed() {
     // Asleep, and in C with the interpreter's lock in its hand: neither runs a line of Python.

@@ -17,6 +17,8 @@ pub struct AppFields {
     pub has_date: bool,
     /// There is a `Content-Type`.
     pub has_content_type: bool,
+    /// It is a stream by its media type, which may be silent for long ([`is_stream`]).
+    pub is_stream: bool,
     /// There is a `Trailer`: the application announces trailers.
     pub announces_trailers: bool,
     /// A field about the connection, which never reaches the client: its name, for one warning. Not `Connection: close`.
@@ -90,6 +92,16 @@ pub fn scan_app_fields<'a>(
     Ok(found)
 }
 
+/// Whether a response of this media type is a stream whose parts come when something happens: server-sent events (WHATWG HTML §9.2), gRPC.
+#[must_use]
+pub fn is_stream(content_type: &[u8]) -> bool {
+    let begins = |with: &[u8]| {
+        content_type.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with))
+            && content_type.get(with.len()).is_none_or(|next| matches!(next, b';' | b'+' | b' ' | b'\t'))
+    };
+    begins(b"text/event-stream") || begins(b"application/grpc")
+}
+
 enum FieldKind {
     ContentLength,
     Other,
@@ -106,7 +118,7 @@ impl AppFields {
             7 if is("trailer") => self.announces_trailers = true,
             10 if is("connection") => self.note_connection(value),
             10 if is("keep-alive") => self.hop_by_hop = Some("keep-alive"),
-            12 if is("content-type") => self.has_content_type = true,
+            12 if is("content-type") => (self.has_content_type, self.is_stream) = (true, is_stream(value)),
             14 if is("content-length") => return FieldKind::ContentLength,
             16 if is("proxy-connection") => self.hop_by_hop = Some("proxy-connection"),
             17 if is("transfer-encoding") => self.hop_by_hop = Some("transfer-encoding"),

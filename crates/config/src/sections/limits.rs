@@ -279,7 +279,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         Key {
             name: "websocket_idle",
             brief: "Time for which a WebSocket may be silent; a ping is sent at half of it",
-            long: "Detects clients that have disappeared without closing, and keeps NATs on the way from closing the connection.",
+            long: "Detects clients that have disappeared without closing, and keeps NATs on the way from closing the connection. A response that is a stream (`text/event-stream`, gRPC) may be silent for the same time, without pings.",
             default: DefaultValue::Literal("\"5m\""),
             right: "websocket_idle = \"1m\"",
             wrong: "websocket_idle = \"5min\"",

@@ -74,3 +74,20 @@ fn an_unsendable_field_is_named() {
     let long = scan(&[("x y".repeat(100).as_str(), "z")]).unwrap_err();
     assert_eq!(long.name.len(), 64);
 }
+
+#[test]
+fn a_stream_is_known_by_its_media_type() {
+    for (value, wanted) in [
+        ("text/event-stream", true),
+        ("Text/Event-Stream; charset=utf-8", true),
+        ("application/grpc", true),
+        ("application/grpc+proto", true),
+        ("application/grpc-web", false),
+        ("text/event-streams", false),
+        ("text/plain", false),
+        ("", false),
+    ] {
+        assert_eq!(scan(&[("Content-Type", value)]).unwrap().is_stream, wanted, "{value}");
+    }
+    assert!(!scan(&[("X-Type", "text/event-stream")]).unwrap().is_stream);
+}

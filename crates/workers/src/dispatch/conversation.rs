@@ -111,6 +111,8 @@ pub(super) struct Conversation<'a, 'c> {
     ended: Option<Instant>,
     /// When its response began, of one that did not come at once.
     headed: Option<Instant>,
+    /// Its response has begun, and is a stream that may be silent for long.
+    stream: bool,
     /// The worker knows that the client has closed its writing side.
     half_close_said: bool,
     /// Nothing is left to tell a worker.
@@ -147,6 +149,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             complete: false,
             ended: None,
             headed: None,
+            stream: false,
             half_close_said: false,
             over: false,
             websocket: false,

@@ -261,7 +261,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "request_timeout",
             brief: "Time limit of the app for one request; then 504, and the worker is killed",
-            long: "Time in which the client sends its body or reads its response does not count. Work that a worker does after a response has the same limit again.",
+            long: "Time in which the client sends its body or reads its response does not count. Once a response has begun, it is the limit from one part to the next; for a stream (`text/event-stream`, gRPC) that is `limits.websocket_idle` of the listener, if it is longer. Work that a worker does after a response has the same limit again.",
             default: DefaultValue::Literal("\"30s\""),
             right: "request_timeout = \"30s\"",
             wrong: "request_timeout = 30",

@@ -30,7 +30,7 @@ impl Conversation<'_, '_> {
             && !deadlines.passed(WaitKind::Response)
             && self.call.is_in_work()
         {
-            let limit = if expects { EXPECTED_BODY } else { self.app.policy().request_timeout };
+            let limit = if expects { EXPECTED_BODY } else { self.time_limit() };
             deadlines.set_after(WaitKind::Response, limit);
         }
     }
@@ -39,10 +39,14 @@ impl Conversation<'_, '_> {
     pub(super) fn application_works(&mut self) {
         match self.complete {
             true => self.exchange.deadlines().set(WaitKind::Response, None),
-            false => {
-                self.exchange.deadlines().set_after(WaitKind::Response, self.app.policy().request_timeout)
-            }
+            false => self.exchange.deadlines().set_after(WaitKind::Response, self.time_limit()),
         }
+    }
+
+    /// What the application has for its response, and then from one part of it to the next. A stream may be silent for as long as a WebSocket.
+    fn time_limit(&self) -> Duration {
+        let limit = self.app.policy().request_timeout;
+        if self.stream { limit.max(self.exchange.limits().websocket.idle) } else { limit }
     }
 
     /// The worker's part is over.
@@ -140,7 +144,7 @@ impl Conversation<'_, '_> {
         // Queued until a moment ago: the application's time began when a worker took it.
         let limit = match self.expecting {
             Some(_) => EXPECTED_BODY,
-            None => self.app.policy().request_timeout,
+            None => self.time_limit(),
         };
         if let Some(end) = self.call.in_work_since().and_then(|at| at.checked_add(limit))
             && end > Instant::now()

@@ -110,6 +110,10 @@ impl Conversation<'_, '_> {
                 if let Some(field) = summary.hop_by_hop {
                     self.app.warn_hop_by_hop(field);
                 }
+                if summary.is_stream && !end {
+                    self.stream = true;
+                    self.application_works();
+                }
                 self.exchange.data(body);
                 if end {
                     self.exchange.end();

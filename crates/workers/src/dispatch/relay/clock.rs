@@ -16,13 +16,13 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
         if self.relay.response.is_full() || self.starved || self.complete {
             deadlines.set(WaitKind::Response, None);
         } else if !deadlines.is_set(WaitKind::Response) && !deadlines.passed(WaitKind::Response) {
-            deadlines.set_after(WaitKind::Response, self.relay.request_timeout());
+            deadlines.set_after(WaitKind::Response, self.relay.time_limit());
         }
     }
 
     /// The server has shown that it works: restarts its time.
     pub(super) fn server_works(&self) {
-        self.relay.exchange.deadlines().set_after(WaitKind::Response, self.relay.request_timeout());
+        self.relay.exchange.deadlines().set_after(WaitKind::Response, self.relay.time_limit());
     }
 
     /// It has taken longer than `slow_log` allows: says so once. A server shows no stack.
@@ -61,7 +61,7 @@ impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
     }
 
     pub(super) fn time_is_over(&mut self) -> AttemptResult {
-        let limit = self.relay.request_timeout();
+        let limit = self.relay.time_limit();
         let child = self.child();
         if let Some(slot) = &self.slot {
             let key = &slot.link.key;

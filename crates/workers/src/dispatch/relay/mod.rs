@@ -241,6 +241,8 @@ pub(super) struct Relay<'a, 'c, C: Dialect> {
     ended: Option<Instant>,
     /// When it had said its head.
     headed: Option<Instant>,
+    /// The response has begun, and is a stream that may be silent for long.
+    stream: bool,
     /// The log has it as a slow request.
     logged_slow: bool,
     destination: C::Destination,
@@ -269,6 +271,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             waited: None,
             ended: None,
             headed: None,
+            stream: false,
             logged_slow: false,
             destination,
         }
@@ -398,6 +401,12 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     /// The id of the request, for a log record.
     fn id(&self) -> String {
         keepwarm_telemetry::RequestId::new(self.exchange.request().number()).to_string()
+    }
+
+    /// What the app has for its response, and then from one part of it to the next. A stream may be silent for as long as a WebSocket.
+    fn time_limit(&self) -> Duration {
+        let limit = self.request_timeout();
+        if self.stream { limit.max(self.exchange.limits().websocket.idle) } else { limit }
     }
 
     /// The app's time for one request.

@@ -136,7 +136,10 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
                 let close = C::BLOCKING && head.connection.close;
                 let fields = C::response_fields(lease);
                 match relay.exchange.hand_file(status, fields.clone()) {
-                    Ok(false) => relay.exchange.head(status, None, close, fields).map(|_| false),
+                    Ok(false) => relay.exchange.head(status, None, close, fields).map(|found| {
+                        relay.stream = found.is_stream;
+                        false
+                    }),
                     handed => handed,
                 }
             }
