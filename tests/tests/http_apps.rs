@@ -183,6 +183,34 @@ fn a_client_of_http_1_0_never_waits() {
     assert_eq!(kept.ask("GET / HTTP/1.0\r\n\r\n").text(), "hello from node\n");
 }
 
+/// As WEBrick and Python's `http.server`: the head and the body in two writes, without `TCP_NODELAY`. The second waits for the acknowledgement of
+/// the first, and the kernel delays that by 40 ms.
+#[test]
+fn a_body_written_behind_its_head_is_not_delayed() {
+    let script = "import http.server, os\n\
+                  class Handler(http.server.BaseHTTPRequestHandler):\n\
+                  \x20   protocol_version = 'HTTP/1.1'\n\
+                  \x20   def do_GET(self):\n\
+                  \x20       self.send_response(200)\n\
+                  \x20       self.send_header('Content-Length', '4')\n\
+                  \x20       self.end_headers()\n\
+                  \x20       self.wfile.write(b'body')\n\
+                  \x20   def log_message(self, *args): pass\n\
+                  http.server.ThreadingHTTPServer(('127.0.0.1', int(os.environ['PORT'])), Handler).serve_forever()\n";
+    let server = Server::start(&config(&format!("[\"@PYTHON@\", \"-c\", {script:?}]"), 1, ""));
+    let mut client = server.client().patient(LONG);
+    client.ask(get("/"));
+    let mut times: Vec<Duration> = (0..20)
+        .map(|_| {
+            let begun = Instant::now();
+            assert_eq!(client.ask(get("/")).text(), "body");
+            begun.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    assert!(times[10] < Duration::from_millis(30), "{times:?}");
+}
+
 #[test]
 fn the_application_decides_on_an_expectation() {
     let server = node(1, "", "");

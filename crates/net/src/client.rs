@@ -52,6 +52,8 @@ pub struct Client<C> {
     opened: Instant,
     /// Requests begun on it.
     requests: u64,
+    /// Its socket has acknowledgements, as far as is known: not a Unix socket.
+    has_acknowledgements: bool,
     exchange: Exchange,
 }
 
@@ -80,6 +82,8 @@ struct Exchange {
     /// Reads that brought a part of the current head, or of the last one.
     head_reads: u32,
     head_whole: bool,
+    /// The first part of the response was acknowledged without the usual delay.
+    acknowledged: bool,
 }
 
 impl<C: Codec> Client<C> {
@@ -93,6 +97,7 @@ impl<C: Codec> Client<C> {
             head: ResponseHead::default(),
             opened: now(),
             requests: 0,
+            has_acknowledgements: true,
             exchange: Exchange::default(),
         }
     }
@@ -203,7 +208,11 @@ impl<C: Codec> Client<C> {
             if self.exchange.eof {
                 return Poll::Ready(self.handle_eof(None));
             }
-            match ready!(self.poll_fill(cx)) {
+            let filled = self.poll_fill(cx);
+            if filled.is_pending() {
+                self.acknowledge();
+            }
+            match ready!(filled) {
                 Ok(0) if self.exchange.lost => {
                     return Poll::Ready(self.handle_eof(Some(io::ErrorKind::ConnectionReset.into())));
                 }
@@ -214,6 +223,16 @@ impl<C: Codec> Client<C> {
                 }
                 Err(error) => return Poll::Ready(self.handle_eof(Some(error))),
             }
+        }
+    }
+
+    /// A server that writes its head and its body apart, without `TCP_NODELAY`, sends the second part only when the first is acknowledged (RFC 896). The
+    /// kernel delays that by 40 ms, in the hope of a request that could carry it.
+    fn acknowledge(&mut self) {
+        let has_begun = self.exchange.head_whole || !self.read.is_empty();
+        if has_begun && !self.exchange.acknowledged && self.has_acknowledgements {
+            self.exchange.acknowledged = true;
+            self.has_acknowledgements = self.transport.acknowledge();
         }
     }
 

@@ -325,6 +325,11 @@ impl Io {
         socket::shutdown_read(self.fd());
     }
 
+    /// Acknowledges what has been read at once. `false`: the socket has no acknowledgements.
+    pub(crate) fn acknowledge(&self) -> bool {
+        socket::acknowledge(self.fd())
+    }
+
     /// Bytes written that the peer has not received, as far as the kernel knows.
     pub(crate) fn queued(&self) -> usize {
         socket::queued(self.fd())

@@ -124,6 +124,11 @@ pub(crate) fn shutdown_read(socket: &Socket) {
     let _ = rustix::net::shutdown(socket, Shutdown::Read);
 }
 
+/// Acknowledges what has been read, and what comes next, at once. `false`: the socket has no acknowledgements.
+pub(crate) fn acknowledge(socket: &Socket) -> bool {
+    rustix::net::sockopt::set_tcp_quickack(socket, true).is_ok()
+}
+
 /// Makes the close a reset.
 pub(crate) fn reset_on_close(socket: &Socket) {
     let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));

@@ -329,6 +329,15 @@ impl Transport {
         }
     }
 
+    /// Acknowledges what has been read at once. `false`: the connection has no acknowledgements.
+    pub(crate) fn acknowledge(&self) -> bool {
+        match &self.kind {
+            Kind::Plain(io) => io.acknowledge(),
+            Kind::Tls(session) => session.io().acknowledge(),
+            Kind::Memory(_) => false,
+        }
+    }
+
     /// Ends our side as it is, under TLS without a close_notify.
     pub(crate) fn cut_write(&self) {
         match &self.kind {
