@@ -115,8 +115,21 @@ fn slim(project: &Project) -> Option<Candidate> {
 }
 
 fn plain(project: &Project) -> Option<Candidate> {
-    let entry = FRONT_CONTROLLERS.into_iter().find(|entry| project.is_file(entry))?;
+    let Some(entry) = FRONT_CONTROLLERS.into_iter().find(|entry| project.is_file(entry)) else {
+        return by_its_door(project);
+    };
     Some(Candidate::new(&PHP, Start::Entry(entry.to_owned()), vec![Evidence::file(entry)]))
+}
+
+/// `<meta http-equiv="refresh" content="1;URL=./start.php">` of an `index.html`: the script beside it.
+fn by_its_door(project: &Project) -> Option<Candidate> {
+    let door = project.line_with("index.html", ".php")?;
+    let (front, _) = door.text.split_once(".php")?;
+    let name = front.rsplit(|char: char| !(char.is_alphanumeric() || "_-./".contains(char))).next()?;
+    let entry = format!("{}.php", name.trim_start_matches("./"));
+    // The directory of the entry is the site: a script further down would leave out what is beside the page.
+    let is_beside = !entry.contains('/') && project.is_file(&entry);
+    is_beside.then(|| Candidate::new(&PHP, Start::Entry(entry), vec![door]))
 }
 
 fn in_site(project: &Project, file: &str) -> Option<(&'static str, Evidence)> {

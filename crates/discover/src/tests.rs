@@ -513,6 +513,14 @@ fn php() {
         ("PHP index.php", &[("index.php", "<?php phpinfo();")]),
         ("PHP public/index.php", &[("index.php", ""), ("public/index.php", "")]),
         ("PHP index.php", &[("index.php", ""), ("index.html", "")]),
+        (
+            "PHP start.php",
+            &[
+                ("index.html", "<meta http-equiv=\"refresh\" content=\"1;URL=./start.php\">"),
+                ("start.php", ""),
+                ("a.php", ""),
+            ],
+        ),
     ]);
     let laravel = Directory::new(&[("artisan", ""), ("bootstrap/app.php", "<?php\nreturn $app;\n")]);
     let Discovery::One { chosen, .. } = laravel.found() else { panic!("one") };
