@@ -38,7 +38,7 @@ pub(crate) fn find(project: &Project) -> Vec<Candidate> {
 /// The program that makes the site, if `package.json` names one: what is here are its sources, which no browser understands.
 fn bundler(project: &Project) -> Option<&'static str> {
     let package: Value = serde_json::from_str(&project.text("package.json")?).ok()?;
-    let depends =
-        |name: &str| ["dependencies", "devDependencies"].iter().any(|key| package[*key].get(name).is_some());
+    let is_in = |key: &str, name: &str| package.get(key).and_then(|all| all.get(name)).is_some();
+    let depends = |name: &str| is_in("dependencies", name) || is_in("devDependencies", name);
     BUNDLERS.into_iter().find(|bundler| depends(bundler))
 }
