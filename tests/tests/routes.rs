@@ -130,7 +130,7 @@ fn header_rules_of_a_listener_apply_to_all_its_responses() {
 [listen.main]
 bind = "127.0.0.1:0"
 headers = { set = { X-Site = "$host_name", X-Frame-Options = "DENY" }, if_missing = { Cache-Control = "no-cache" } }
-request_headers = { set = { X-Tenant = "$host_name" }, remove = ["X-Secret"] }
+request_headers = { set = { X-Tenant = "$host_name", X-Forwarded-Port = "8443" }, remove = ["X-Secret"] }
 [[listen.main.route]]
 path = "/fixed"
 respond = { status = 200, body = "fixed" }
@@ -150,13 +150,15 @@ workers = 1
     let fixed = server.ask(get("/fixed"));
     assert_eq!((fixed.field("x-site"), fixed.field("x-frame-options")), (Some("test.example"), None));
     assert_eq!(fixed.field("cache-control"), Some("public"));
-    let app =
-        server.ask("GET /app/echo HTTP/1.1\r\nHost: b.example:80\r\nX-Secret: 1\r\nX-Tenant: 2\r\n\r\n");
+    let app = server.ask(
+        "GET /app/echo HTTP/1.1\r\nHost: b.example:80\r\nX-Secret: 1\r\nX-Tenant: 2\r\nX-Forwarded-Port: 6\r\n\r\n",
+    );
     assert_eq!((app.field("x-site"), app.field("x-frame-options")), (Some("b.example"), Some("DENY")));
     assert_eq!(app.field("cache-control"), Some("no-cache"));
     let seen = app.json();
     assert_eq!((&seen["HTTP_X_TENANT"], &seen["HTTP_X_ROUTE"]), (&"b.example".into(), &"1".into()));
     assert!(seen["HTTP_X_SECRET"].is_null());
+    assert_eq!(seen["HTTP_X_FORWARDED_PORT"], "8443", "no client's, and Keepwarm writes none itself");
     // Without a route, and malformed.
     assert_eq!(server.ask(get("/none")).field("x-frame-options"), Some("DENY"));
     let malformed = server.ask("GET / HTTP/1.1\r\nHost: a.example\r\nBad Header: 1\r\n\r\n");

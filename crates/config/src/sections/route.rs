@@ -113,12 +113,23 @@ fn check_request_headers(draft: &RouteDraft, _: &Table, directive: &Directive, c
     check_written_headers(&draft.route.request_headers, directive, cx);
 }
 
+/// Other `X-Forwarded-` headers (`X-Forwarded-Port`, which Tomcat wants) are the operator's: those of untrusted clients are removed, and nothing else makes them.
+const WRITTEN: [&str; 7] = [
+    "host",
+    "forwarded",
+    "expect",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-prefix",
+];
+
 /// Headers of requests that the edge itself writes.
 pub(super) fn check_written_headers(rules: &HeaderRules, directive: &Directive, cx: &mut Checker<'_>) {
     let set = rules.set.iter().chain(&rules.add).chain(&rules.if_missing).map(|(name, _)| name);
     for name in set.chain(&rules.remove) {
         let lower = name.to_ascii_lowercase();
-        if matches!(lower.as_str(), "host" | "forwarded" | "expect") || lower.starts_with("x-forwarded-") {
+        if WRITTEN.contains(&lower.as_str()) {
             let help = (lower == "host").then(|| "use `host` of the upstream".to_owned());
             cx.problem(directive.span, format!("`{}` changes `{name}`, which Keepwarm writes", cx.name()))
                 .maybe_help(help)
