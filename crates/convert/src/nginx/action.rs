@@ -87,7 +87,7 @@ impl<'d> Reader<'d, '_> {
             Kind::Exact => PathMatch::Exact(location.text.clone()),
             Kind::Begin | Kind::Stop => PathMatch::Begin(location.text.clone()),
             Kind::Named => return Vec::new(),
-            Kind::Regex => match self.expression(&location.pattern(), location.ignore_case) {
+            Kind::Regex => match self.expression(&location.pattern(), location.ignores_case()) {
                 Ok(pattern) => {
                     variables.groups = groups(&pattern);
                     PathMatch::Regex(pattern)
@@ -125,8 +125,8 @@ impl<'d> Reader<'d, '_> {
     /// A negative look-ahead as a negated pattern.
     fn look_ahead(&mut self, location: &Location<'d>) -> Option<Vec<String>> {
         let (positive, negative) = crate::expression::without_look_ahead(&location.pattern())?;
-        let positive = self.expression(&positive, location.ignore_case).ok()?;
-        let negative = self.expression(&negative, location.ignore_case).ok()?;
+        let positive = self.expression(&positive, location.ignores_case()).ok()?;
+        let negative = self.expression(&negative, location.ignores_case()).ok()?;
         self.ledger.differs(
             location.directive.origin,
             "the look-ahead is a negated pattern: a path in which it matches anywhere is not matched",

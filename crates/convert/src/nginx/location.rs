@@ -30,7 +30,11 @@ pub(super) struct Location<'d> {
     pub(super) directive: &'d Directive,
     /// The prefix of the location around a regular expression.
     under: Option<String>,
-    /// Prefixes below a `^~` that are chosen themselves.
+    /// Prefixes of the locations around it, the outermost first, each with whether it is a `^~`.
+    around: Vec<(String, bool)>,
+    /// Whether it is a `^~` by itself; `kind` is that of the outermost location.
+    stops: bool,
+    /// Patterns of paths that match it, but have another location.
     pub(super) except: Vec<String>,
 }
 
@@ -38,14 +42,62 @@ impl<'d> Location<'d> {
     /// The expression with the prefix of the location around it.
     pub(super) fn pattern(&self) -> String {
         match &self.under {
-            Some(prefix) if !self.text.starts_with('^') => format!("^{}.*(?:{})", escape(prefix), self.text),
+            Some(prefix) if self.is_joined() => {
+                let flag = if self.ignore_case { "i" } else { "" };
+                format!("^{}.*(?{flag}:{})", escape(prefix), self.text)
+            }
             _ => self.text.clone(),
         }
     }
 
-    pub(super) fn is_internal(&self) -> bool {
-        self.directive.children().iter().any(|inner| inner.name == "internal")
+    /// Whether the case of the whole pattern is ignored.
+    pub(super) fn ignores_case(&self) -> bool {
+        self.ignore_case && !self.is_joined()
     }
+
+    /// Whether one expression has the prefix of the location around and what is after it: an expression that begins
+    /// with a dot cannot match a part of the prefix.
+    fn is_joined(&self) -> bool {
+        let is_one = self.text.find('(').unwrap_or(usize::MAX) < self.text.find('|').unwrap_or(usize::MAX)
+            || !self.text.contains('|');
+        self.under.as_ref().is_some_and(|prefix| !prefix.contains('.'))
+            && self.text.starts_with("\\.")
+            && is_one
+    }
+
+    pub(super) fn is_internal(&self) -> bool {
+        self.scope.one("internal").is_some()
+    }
+
+    fn is_prefix(&self) -> bool {
+        matches!(self.kind, Kind::Begin | Kind::Stop)
+    }
+
+    /// Whether expressions below a prefix are tried where this location has the longest prefix.
+    fn tries(&self, prefix: &str) -> bool {
+        if self.text == prefix {
+            return true;
+        }
+        let Some(at) = self.around.iter().position(|(around, _)| around == prefix) else { return false };
+        !self.around.get(at + 1).map_or(self.stops, |(_, stops)| *stops)
+    }
+
+    /// Whether the outermost location is a `^~`.
+    fn is_below_stop(&self) -> bool {
+        self.around.first().is_some_and(|(_, stops)| *stops)
+    }
+}
+
+/// An expression that matches a path unless it begins with a prefix.
+fn without(prefix: &str) -> String {
+    let mut known = String::new();
+    let mut alternatives = Vec::new();
+    for c in prefix.chars() {
+        let next = escape(&c.to_string());
+        alternatives.push(format!("{known}(?:$|[^{next}])"));
+        known.push_str(&next);
+    }
+    format!("~^(?:{})", alternatives.join("|"))
 }
 
 #[derive(Clone, Debug, Default)]
@@ -56,26 +108,60 @@ pub(super) struct Locations<'d> {
 impl<'d> Locations<'d> {
     pub(super) fn of(scope: &Scope<'d>, ledger: &mut Ledger) -> Locations<'d> {
         let mut locations = Locations::default();
-        locations.collect(scope, None, ledger);
+        locations.collect(scope, None, &[], ledger);
         let begins: Vec<String> =
             locations.of_kind(Kind::Begin).map(|location| location.text.clone()).collect();
-        for stop in locations.all.iter_mut().filter(|location| location.kind == Kind::Stop) {
-            let below = begins.iter().filter(|begin| begin.starts_with(&stop.text) && **begin != stop.text);
-            stop.except = below.map(|begin| format!("{begin}*")).collect();
+        let prefixes: Vec<Location<'d>> =
+            locations.all.iter().filter(|location| location.is_prefix()).cloned().collect();
+        for location in &mut locations.all {
+            match (location.kind, location.under.clone()) {
+                (Kind::Stop, _) => {
+                    let below = begins
+                        .iter()
+                        .filter(|begin| begin.starts_with(&location.text) && **begin != location.text);
+                    location.except = below.map(|begin| format!("{begin}*")).collect();
+                }
+                (Kind::Regex, Some(under)) => {
+                    let longer = prefixes
+                        .iter()
+                        .filter(|prefix| prefix.text.starts_with(&under) && !prefix.tries(&under));
+                    location.except = longer.map(|prefix| format!("{}*", prefix.text)).collect();
+                    let is_within = location.is_joined()
+                        || (!location.ignore_case
+                            && expression::beginning(&location.text)
+                                .is_some_and(|begin| begin.starts_with(&under)));
+                    if !is_within {
+                        location.except.push(without(&under));
+                    }
+                }
+                _ => {}
+            }
         }
         locations
     }
 
-    fn collect(&mut self, scope: &Scope<'d>, under: Option<&str>, ledger: &mut Ledger) {
+    fn collect(
+        &mut self,
+        scope: &Scope<'d>,
+        under: Option<&str>,
+        around: &[(String, bool)],
+        ledger: &mut Ledger,
+    ) {
         for directive in scope.own().iter().filter(|inner| inner.name == "location") {
-            let (kind, text, ignore_case) = head(directive);
-            if kind == Kind::Regex && under.is_some_and(|under| under.is_empty()) {
+            let (own_kind, text, ignore_case) = head(directive);
+            if own_kind == Kind::Regex && under.is_some_and(|under| under.is_empty()) {
                 let why = "a location within one of a regular expression has no counterpart";
                 super::drop_block(directive, why, "write a route with both conditions by hand", ledger);
                 continue;
             }
+            // Expressions of the server are tried unless the outermost location is a `^~`.
+            let kind = match (own_kind, around.first()) {
+                (Kind::Begin | Kind::Stop, Some((_, true))) => Kind::Stop,
+                (Kind::Begin | Kind::Stop, Some((_, false))) => Kind::Begin,
+                (kind, _) => kind,
+            };
             let inner = scope.within(directive.children());
-            let around = match kind {
+            let prefix = match kind {
                 Kind::Begin | Kind::Stop | Kind::Exact => text.as_str(),
                 Kind::Regex | Kind::Named => "",
             };
@@ -86,9 +172,13 @@ impl<'d> Locations<'d> {
                 scope: inner.clone(),
                 directive,
                 under: under.filter(|_| kind == Kind::Regex).map(str::to_owned),
+                around: around.to_vec(),
+                stops: own_kind == Kind::Stop,
                 except: Vec::new(),
             });
-            self.collect(&inner, Some(around), ledger);
+            let mut chain = around.to_vec();
+            chain.push((prefix.to_owned(), own_kind == Kind::Stop));
+            self.collect(&inner, Some(prefix), &chain, ledger);
         }
     }
 
@@ -112,14 +202,14 @@ impl<'d> Locations<'d> {
         let longest = self
             .all
             .iter()
-            .filter(|location| {
-                matches!(location.kind, Kind::Begin | Kind::Stop) && path.starts_with(&location.text)
-            })
+            .filter(|location| location.is_prefix() && path.starts_with(&location.text))
             .max_by_key(|location| location.text.len());
-        if longest.is_some_and(|location| location.kind == Kind::Stop) {
-            return longest;
-        }
-        self.regexes().into_iter().find(|location| matches(location, path)).or(longest)
+        let stops = longest.is_some_and(|location| location.kind == Kind::Stop);
+        let mut regexes = self.regexes().into_iter().filter(|location| match &location.under {
+            Some(under) => longest.is_some_and(|longest| longest.tries(under)),
+            None => !stops,
+        });
+        regexes.find(|location| matches(location, path)).or(longest)
     }
 
     /// In the order of our routes.
@@ -130,16 +220,10 @@ impl<'d> Locations<'d> {
             found
         };
         let mut out: Vec<&Location<'d>> = self.of_kind(Kind::Exact).collect();
-        let is_below_stop = |location: &Location<'d>| {
-            location
-                .under
-                .as_ref()
-                .is_some_and(|under| self.of_kind(Kind::Stop).any(|stop| stop.text == *under))
-        };
         let regexes = self.regexes();
-        out.extend(regexes.iter().filter(|location| is_below_stop(location)));
+        out.extend(regexes.iter().filter(|location| location.is_below_stop()));
         out.extend(by_length(Kind::Stop));
-        out.extend(regexes.iter().filter(|location| !is_below_stop(location)));
+        out.extend(regexes.iter().filter(|location| !location.is_below_stop()));
         out.extend(by_length(Kind::Begin));
         out
     }
@@ -155,7 +239,7 @@ impl<'d> Locations<'d> {
 }
 
 fn matches(location: &Location<'_>, path: &str) -> bool {
-    let Ok(pattern) = expression::check(&location.pattern(), location.ignore_case) else { return false };
+    let Ok(pattern) = expression::check(&location.text, location.ignore_case) else { return false };
     regex::bytes::RegexBuilder::new(&pattern)
         .unicode(false)
         .build()
