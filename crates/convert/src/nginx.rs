@@ -15,6 +15,7 @@ mod scripts;
 mod server;
 mod settings;
 mod syntax;
+mod targets;
 mod variables;
 
 use std::path::PathBuf;

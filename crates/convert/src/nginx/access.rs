@@ -3,7 +3,9 @@
 use super::Reader;
 use super::action::Place;
 use super::location::Kind;
-use super::server::{Server, configured};
+use super::scope::Scope;
+use super::server::{Server, Sockets, configured};
+use super::syntax::Directive;
 use crate::cidr::{Clients, Verdict, resolve};
 use crate::ledger::Origin;
 use crate::model::Route;
@@ -27,43 +29,120 @@ const GUARDS: [&str; 14] = [
     "auth_oidc",
 ];
 
+/// The rules in force in a place, each with the block that it is of.
+struct Rules<'d> {
+    clients: Scope<'d>,
+    basic: Scope<'d>,
+    request: Scope<'d>,
+    satisfy: Option<&'d Directive>,
+}
+
+/// Rules that a route has each of once.
+const KINDS: [&[&str]; 3] = [&["allow", "deny"], &["auth_basic"], &["auth_request"]];
+
+/// The rules of a location, and of the one that led to it; `None`: a route cannot have both.
+fn rules<'d>(place: &Place<'_, 'd>) -> Option<Rules<'d>> {
+    let inner = &place.scope;
+    let outer = place.outer.as_ref().unwrap_or(inner);
+    let (ours, before) = (in_force(inner), in_force(outer));
+    let has = |rules: &[Vec<Origin>; 3]| rules.iter().any(|kind| !kind.is_empty());
+    let is_any = |scope: &Scope<'_>| scope.one("satisfy").is_some_and(|satisfy| satisfy.arg(0) == "any");
+    if has(&ours) && has(&before) && ours != before && (is_any(inner) || is_any(outer)) {
+        return None;
+    }
+    let mut scopes =
+        ours.iter().zip(&before).map(|(ours, before)| match (ours.is_empty(), before.is_empty()) {
+            (true, false) => Some(outer.clone()),
+            (false, false) if ours != before => None,
+            _ => Some(inner.clone()),
+        });
+    let (clients, basic, request) = (scopes.next()??, scopes.next()??, scopes.next()??);
+    let satisfy = if has(&ours) || !has(&before) { inner } else { outer }.one("satisfy");
+    Some(Rules { clients, basic, request, satisfy })
+}
+
+/// The directives of each kind that refuse anybody.
+fn in_force(scope: &Scope<'_>) -> [Vec<Origin>; 3] {
+    KINDS.map(|names| {
+        let rules = scope.any_of(names);
+        let refuses = match names {
+            ["auth_basic"] => rules.iter().any(|rule| rule.arg(0) != "off"),
+            ["auth_request"] => rules.iter().any(|rule| rule.arg(0) != "off"),
+            _ => !rules.is_empty(),
+        };
+        let mut origins = if refuses { scope.origins(names) } else { Vec::new() };
+        if refuses && names == ["auth_basic"] {
+            origins.extend(scope.origins(&["auth_basic_user_file"]));
+        }
+        origins
+    })
+}
+
+/// The route for what must not be open.
+fn closed(route: &mut Route) -> Route {
+    let mut closed = Route::status(route.origin, route.path.clone(), 501);
+    closed.except = route.except.clone();
+    for key in ["host", "client", "scheme", "method"] {
+        closed.table.items.extend(route.table.remove(key));
+    }
+    closed
+}
+
+/// Whether a rule of authentication is in force that was not converted.
+fn is_unguarded(place: &Place<'_, '_>, rules: &Rules<'_>, auth: &Table) -> bool {
+    let scopes = [Some(&place.scope), place.outer.as_ref()];
+    let has_guard = |scope: &Scope<'_>| {
+        GUARDS.iter().any(|guard| scope.one(guard).is_some_and(|rule| rule.arg(0) != "off"))
+    };
+    if scopes.into_iter().flatten().any(has_guard) {
+        return true;
+    }
+    [("auth_basic", "basic_auth", &rules.basic), ("auth_request", "auth_request", &rules.request)].iter().any(
+        |(theirs, ours, scope)| scope.one(theirs).is_some_and(|rule| rule.arg(0) != "off") && !auth.has(ours),
+    )
+}
+
 impl<'d> Reader<'d, '_> {
     pub(super) fn access(&mut self, place: &Place<'_, 'd>, mut route: Route) -> Vec<Route> {
-        let clients = self.clients(place);
-        let satisfy_any = place.scope.one("satisfy").filter(|satisfy| satisfy.arg(0) == "any");
+        let Some(rules) = rules(place) else {
+            self.ledger.lost(
+                place.origin,
+                "its access rules are in force, and others of the location that leads to it",
+                "write a route with all of them by hand",
+            );
+            return vec![closed(&mut route)];
+        };
+        let satisfy = rules.satisfy.filter(|satisfy| satisfy.arg(0) == "any");
+        let end = if satisfy.is_some() { Verdict::Deny } else { Verdict::Allow };
+        let clients = self.clients(place, &rules.clients, end);
         let mut auth = Table::default();
-        self.basic_auth(place, &mut auth);
-        self.auth_request(place, &mut auth);
-        if self.is_unguarded(place, &auth) {
+        self.basic_auth(&rules.basic, &mut auth);
+        self.auth_request(place, &rules.request, &mut auth);
+        if is_unguarded(place, &rules, &auth) {
             // A rule that has no counterpart must not leave its paths open.
-            let mut closed = Route::status(route.origin, route.path.clone(), 501);
-            closed.except = route.except.clone();
-            for key in ["host", "client", "scheme", "method"] {
-                closed.table.items.extend(route.table.remove(key));
-            }
-            return vec![closed];
+            return vec![closed(&mut route)];
         }
-        if let (Some(satisfy), Some((Clients::Only(list), origin)), false) =
-            (satisfy_any, &clients, auth.is_empty())
-        {
-            // Known clients need no password: a route for them, and one for everybody.
+        if let Some(satisfy) = rules.satisfy {
             self.ledger.carried(satisfy.origin);
-            let mut known = route.clone();
-            known.table.set("client", list.clone(), *origin);
-            route.table.items.extend(auth.items);
-            return vec![known, route];
         }
-        if let Some(satisfy) = place.scope.one("satisfy") {
-            match (satisfy.arg(0) == "any", auth.is_empty(), &clients) {
-                (true, false, Some((Clients::Except(_), _))) => {
-                    self.ledger.lost(
-                        satisfy.origin,
-                        "all of the rules must be met",
-                        "write two routes, one with `client`",
-                    );
-                }
-                _ => self.ledger.carried(satisfy.origin),
+        if let (Some(_), Some((clients, origin)), false) = (satisfy, &clients, auth.is_empty()) {
+            // Known clients need no password: a route for them, and one for everybody.
+            let known = match clients {
+                Clients::All => return vec![route],
+                Clients::None => Vec::new(),
+                Clients::Only(list) => list.clone(),
+                Clients::Except(list) => list.iter().map(|client| format!("!{client}")).collect(),
+            };
+            let mut routes = Vec::new();
+            if !known.is_empty() {
+                let mut open = route.clone();
+                open.table.set("client", known, *origin);
+                routes.push(open);
             }
+            self.ledger.carried(*origin);
+            route.table.items.extend(auth.items);
+            routes.push(route);
+            return routes;
         }
         match clients {
             None | Some((Clients::All, _)) => {}
@@ -86,23 +165,25 @@ impl<'d> Reader<'d, '_> {
         vec![route]
     }
 
-    /// Whether a rule of authentication is in force that was not converted.
-    fn is_unguarded(&self, place: &Place<'_, 'd>, auth: &Table) -> bool {
-        if GUARDS.iter().any(|guard| place.scope.one(guard).is_some_and(|rule| rule.arg(0) != "off")) {
-            return true;
-        }
-        [("auth_basic", "basic_auth"), ("auth_request", "auth_request")].iter().any(|(theirs, ours)| {
-            place.scope.one(theirs).is_some_and(|rule| rule.arg(0) != "off") && !auth.has(ours)
-        })
-    }
-
-    fn clients(&mut self, place: &Place<'_, 'd>) -> Option<(Clients, Origin)> {
-        let rules = place.scope.any_of(&["allow", "deny"]);
+    fn clients(
+        &mut self,
+        place: &Place<'_, 'd>,
+        scope: &Scope<'d>,
+        end: Verdict,
+    ) -> Option<(Clients, Origin)> {
+        let rules = scope.any_of(&["allow", "deny"]);
         let origin = rules.first()?.origin;
         let mut list = Vec::new();
         for rule in &rules {
             let verdict = if rule.name == "allow" { Verdict::Allow } else { Verdict::Deny };
-            let text = if rule.arg(0) == "unix:" { "127.0.0.1" } else { rule.arg(0) };
+            let text = match (rule.arg(0), place.server.sockets) {
+                ("unix:", Sockets::None) => {
+                    self.ledger.ignored(rule.origin, "no client comes by a Unix socket");
+                    continue;
+                }
+                ("unix:", Sockets::Only) => "127.0.0.1",
+                (text, _) => text,
+            };
             if !crate::cidr::is_address(text) {
                 self.ledger.lost(
                     rule.origin,
@@ -115,17 +196,16 @@ impl<'d> Reader<'d, '_> {
             self.ledger.carried(rule.origin);
             list.push((verdict, text));
         }
-        Some((resolve(&list, Verdict::Allow)?, origin))
+        Some((resolve(&list, end)?, origin))
     }
 
-    fn basic_auth(&mut self, place: &Place<'_, 'd>, out: &mut Table) {
-        let Some(realm) = place.scope.one("auth_basic") else { return };
+    fn basic_auth(&mut self, scope: &Scope<'d>, out: &mut Table) {
+        let Some(realm) = scope.one("auth_basic") else { return };
         if realm.arg(0) == "off" {
             self.ledger.carried(realm.origin);
             return;
         }
-        let Some(file) = place.scope.one("auth_basic_user_file").filter(|file| !file.arg(0).contains('$'))
-        else {
+        let Some(file) = scope.one("auth_basic_user_file").filter(|file| !file.arg(0).contains('$')) else {
             self.ledger.lost(
                 realm.origin,
                 "it has no auth_basic_user_file with a fixed name",
@@ -157,8 +237,8 @@ impl<'d> Reader<'d, '_> {
         }
     }
 
-    fn auth_request(&mut self, place: &Place<'_, 'd>, out: &mut Table) {
-        let Some(auth) = place.scope.one("auth_request") else { return };
+    fn auth_request(&mut self, place: &Place<'_, 'd>, scope: &Scope<'d>, out: &mut Table) {
+        let Some(auth) = scope.one("auth_request") else { return };
         if auth.arg(0) == "off" {
             self.ledger.carried(auth.origin);
             return;
@@ -174,6 +254,7 @@ impl<'d> Reader<'d, '_> {
         let within = Place {
             server: place.server,
             scope: location.scope.clone(),
+            outer: None,
             path: place.path.clone(),
             except: Vec::new(),
             variables: place.variables.clone(),

@@ -24,13 +24,28 @@ pub(super) enum Target {
 pub(super) struct Place<'s, 'd> {
     pub(super) server: &'s Server<'d>,
     pub(super) scope: Scope<'d>,
+    /// The location that led here by an internal redirect: its access rules and limits are in force too.
+    pub(super) outer: Option<Scope<'d>>,
     pub(super) path: PathMatch,
     pub(super) except: Vec<String>,
     pub(super) variables: Variables,
     pub(super) origin: Origin,
 }
 
-impl Place<'_, '_> {
+impl<'s, 'd> Place<'s, 'd> {
+    /// The same paths after an internal redirect to another location.
+    pub(super) fn redirected(&self, scope: Scope<'d>, origin: Origin) -> Place<'s, 'd> {
+        Place {
+            server: self.server,
+            scope,
+            outer: Some(self.scope.clone()),
+            path: self.path.clone(),
+            except: self.except.clone(),
+            variables: self.variables.clone(),
+            origin,
+        }
+    }
+
     pub(super) fn route(&self, path: PathMatch) -> Route {
         Route { except: self.except.clone(), ..Route::new(self.origin, path) }
     }
@@ -41,6 +56,8 @@ impl Place<'_, '_> {
     }
 }
 
+const REWRITE_TODO: &str = "write it as `rewrite` or `redirect` of a route by hand";
+
 /// Redirects of a `rewrite`, and their statuses.
 const REDIRECTS: [i64; 5] = [301, 302, 303, 307, 308];
 
@@ -50,6 +67,7 @@ impl<'d> Reader<'d, '_> {
         let place = Place {
             server,
             scope: server.scope.clone(),
+            outer: None,
             path: PathMatch::Any,
             except: Vec::new(),
             variables: server.variables.clone(),
@@ -111,6 +129,7 @@ impl<'d> Reader<'d, '_> {
         let place = Place {
             server,
             scope: location.scope.clone(),
+            outer: None,
             path,
             except: location.except.clone(),
             variables,
@@ -135,7 +154,7 @@ impl<'d> Reader<'d, '_> {
     }
 
     /// The routes of a place: its conditions and rewrites, then its content.
-    fn place(&mut self, place: &Place<'_, 'd>) -> Vec<Route> {
+    pub(super) fn place(&mut self, place: &Place<'_, 'd>) -> Vec<Route> {
         let (mut phase, is_final) = self.rewrite_phase(place);
         // The rewrites of a location are not for the methods that `limit_except` limits.
         let mut routes = self.limit_except(place);
@@ -149,19 +168,54 @@ impl<'d> Reader<'d, '_> {
     /// `if`, `rewrite` and `return`; whether nothing comes after them.
     fn rewrite_phase(&mut self, place: &Place<'_, 'd>) -> (Vec<Route>, bool) {
         let mut routes = Vec::new();
+        // From the first rewrite without a flag on: conditions that follow apply to it, so they come before it.
+        let mut rewritten: Vec<(&Directive, Vec<Route>)> = Vec::new();
         for directive in place.scope.own() {
             match directive.name.as_str() {
                 "if" => routes.extend(self.condition(place, directive)),
-                "rewrite" => routes.extend(self.rewrite(place, directive)),
+                "rewrite" if !ends_rewrites(directive) && place.scope.own_one("return").is_some() => {
+                    self.ledger.ignored(directive.origin, "a `return` follows");
+                }
+                "rewrite" => {
+                    self.rewritten_again(place, &mut rewritten, directive);
+                    let found = self.rewrite(place, directive);
+                    match rewritten.is_empty() && ends_rewrites(directive) {
+                        true => routes.extend(found),
+                        false => rewritten.push((directive, found)),
+                    }
+                }
                 "return" => {
+                    // What has been rewritten by a rule with a flag does not get here.
+                    let earlier = rewritten.into_iter().filter(|(rewrite, _)| ends_rewrites(rewrite));
+                    routes.extend(earlier.flat_map(|(_, found)| found));
                     routes.extend(self.returned(place, directive, &Table::default()));
                     return (routes, true);
                 }
-                "break" => self.ledger.ignored(directive.origin, "no rewrite follows"),
+                "break" => {
+                    self.ledger.ignored(directive.origin, "no rewrite follows");
+                    break;
+                }
                 _ => {}
             }
         }
+        routes.extend(rewritten.into_iter().flat_map(|(_, found)| found));
         (routes, false)
+    }
+
+    /// A rewrite without a flag whose path a later one may change again.
+    fn rewritten_again(
+        &mut self,
+        place: &Place<'_, 'd>,
+        rewritten: &mut [(&Directive, Vec<Route>)],
+        next: &Directive,
+    ) {
+        for (rewrite, found) in rewritten.iter_mut().filter(|(rewrite, _)| !ends_rewrites(rewrite)) {
+            if may_match(rewrite.arg(1), next.arg(0)) {
+                self.ledger.lost(rewrite.origin, "a later `rewrite` may change its path again", REWRITE_TODO);
+                let path = found.first().map_or_else(|| place.path.clone(), |route| route.path.clone());
+                *found = vec![Route { path, ..place.closed(rewrite.origin) }];
+            }
+        }
     }
 
     /// `return`, perhaps under conditions.
@@ -356,27 +410,115 @@ impl<'d> Reader<'d, '_> {
                 return Vec::new();
             }
         };
-        let example = example(replacement);
-        let target = match (directive.arg(2), place.path == PathMatch::Any) {
-            ("break", false) => None,
-            _ => place.server.locations.choose(&example).cloned(),
-        };
-        let (scope, root) = match &target {
-            Some(location) => {
-                self.ledger.carried(location.directive.origin);
-                (
-                    location.scope.clone(),
-                    location.scope.one("root").map(|root| super::server::absolute(root.arg(0))),
-                )
-            }
-            None => (place.scope.clone(), None),
-        };
-        let mut inner = variables.clone();
-        if let Some(root) = root {
-            inner.root = root;
+        if directive.arg(2) == "break" && place.path != PathMatch::Any {
+            let inner = Place {
+                outer: None,
+                path,
+                except: Vec::new(),
+                variables: variables.clone(),
+                ..place.redirected(place.scope.clone(), origin)
+            };
+            let routes = self.content(&inner);
+            return self.with_rewrite(routes, &template, origin);
         }
-        let inner = Place { server: place.server, scope, path, except: Vec::new(), variables: inner, origin };
-        let mut routes = self.content(&inner);
+        let target = place.server.locations.choose(&example(replacement)).cloned();
+        let mut routes = Vec::new();
+        for other in super::targets::others(&place.server.locations, target.as_ref(), replacement) {
+            match super::targets::narrowed(directive.arg(0), replacement, &other) {
+                Some(narrow) if self.expression(&narrow, false).is_ok() => {
+                    let path = PathMatch::Regex(narrow);
+                    routes.extend(self.rewritten(place, directive, path, variables, Some(&other), &template));
+                }
+                _ => {
+                    let why = format!(
+                        "it can lead to `location {}`, which is not looked for after a rewrite",
+                        other.directive.args.join(" ")
+                    );
+                    self.ledger.lost(origin, why, REWRITE_TODO);
+                    if super::targets::is_guarded(&other, target.as_ref()) {
+                        return vec![Route { path, ..place.closed(origin) }];
+                    }
+                }
+            }
+        }
+        routes.extend(self.rewritten(place, directive, path, variables, target.as_ref(), &template));
+        routes
+    }
+
+    /// What a location does with a path that was rewritten.
+    fn rewritten(
+        &mut self,
+        place: &Place<'_, 'd>,
+        directive: &Directive,
+        path: PathMatch,
+        variables: &Variables,
+        target: Option<&Location<'d>>,
+        template: &str,
+    ) -> Vec<Route> {
+        let origin = directive.origin;
+        let scope = target.map_or_else(|| place.server.scope.clone(), |location| location.scope.clone());
+        let mut inner = Place {
+            outer: None,
+            path,
+            except: Vec::new(),
+            variables: variables.clone(),
+            ..place.redirected(scope, origin)
+        };
+        let mut routes = Vec::new();
+        if let Some(location) = target {
+            self.ledger.carried(location.directive.origin);
+            if let Some(root) = location.scope.one("root") {
+                inner.variables.root = super::server::absolute(root.arg(0));
+            }
+            match self.target_phase(&inner, directive.arg(1)) {
+                Ok((phase, true)) => return phase,
+                Ok((phase, false)) => routes.extend(phase),
+                Err(why) => {
+                    self.ledger.lost(origin, why, REWRITE_TODO);
+                    return vec![Route { except: Vec::new(), ..inner.closed(origin) }];
+                }
+            }
+        }
+        routes.extend(self.content(&inner));
+        self.with_rewrite(routes, template, origin)
+    }
+
+    /// `if` and `return` of the location that a rewrite leads to; whether nothing comes after them.
+    fn target_phase(
+        &mut self,
+        place: &Place<'_, 'd>,
+        replacement: &str,
+    ) -> Result<(Vec<Route>, bool), String> {
+        let mut routes = Vec::new();
+        for directive in place.scope.own() {
+            let of_path = |inner: &Directive| {
+                inner.args.iter().flat_map(|arg| pieces(arg)).any(|piece| {
+                    matches!(piece, Piece::Variable(name) if matches!(name, "uri" | "document_uri") || name.parse::<u8>().is_ok())
+                })
+            };
+            let why = || format!("its location has a `{}` on the new path", directive.name);
+            match directive.name.as_str() {
+                "rewrite" if may_match(replacement, directive.arg(0)) => return Err(why()),
+                "if" if of_path(directive)
+                    || directive.children().iter().any(|inner| inner.name == "rewrite" || of_path(inner)) =>
+                {
+                    return Err(why());
+                }
+                "if" => routes.extend(self.condition(place, directive)),
+                "return" if of_path(directive) => return Err(why()),
+                "return" => {
+                    routes.extend(self.returned(place, directive, &Table::default()));
+                    return Ok((routes, true));
+                }
+                "break" => break,
+                _ => {}
+            }
+        }
+        Ok((routes, false))
+    }
+
+    /// Sets the new path, where it matters.
+    fn with_rewrite(&mut self, mut routes: Vec<Route>, template: &str, origin: Origin) -> Vec<Route> {
         for route in &mut routes {
             if ["app", "upstream", "files"].iter().any(|key| route.table.has(key)) {
                 let has_own = route.table.has("rewrite");
@@ -386,7 +528,7 @@ impl<'d> Reader<'d, '_> {
                         "the location changes the path again",
                         "write the `rewrite` of the route by hand",
                     ),
-                    false => route.table.set("rewrite", template.as_str(), origin),
+                    false => route.table.set("rewrite", template, origin),
                 }
             }
         }
@@ -522,6 +664,27 @@ fn example(replacement: &str) -> String {
             Piece::Variable(_) => "x",
         })
         .collect()
+}
+
+/// Whether nothing of the same block comes after a rewrite that matches.
+fn ends_rewrites(rewrite: &Directive) -> bool {
+    !rewrite.arg(2).is_empty()
+        || ["http://", "https://", "$scheme"].iter().any(|start| rewrite.arg(1).starts_with(start))
+}
+
+/// Whether an expression may match the path that a replacement gives.
+fn may_match(replacement: &str, pattern: &str) -> bool {
+    let path = replacement.split('?').next().unwrap_or("");
+    let pieces = pieces(path);
+    if !pieces.iter().any(|piece| matches!(piece, Piece::Variable(_))) {
+        let regex = regex::bytes::RegexBuilder::new(pattern).unicode(false).build();
+        return regex.map_or(true, |regex| regex.is_match(path.as_bytes()));
+    }
+    let start = match pieces.first() {
+        Some(Piece::Text(text)) => text,
+        _ => "",
+    };
+    beginning(pattern).is_none_or(|begin| start.starts_with(&begin) || begin.starts_with(start))
 }
 
 fn is_text(media: &str) -> bool {

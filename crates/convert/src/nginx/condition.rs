@@ -211,6 +211,7 @@ impl<'d> Reader<'d, '_> {
         let within = Place {
             server: place.server,
             scope: place.scope.clone(),
+            outer: place.outer.clone(),
             path,
             except: place.except.clone(),
             variables: place.variables.clone(),

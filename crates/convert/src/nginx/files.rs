@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::Reader;
 use super::action::{Place, Target};
+use super::location::Location;
 use super::server::absolute;
 use super::syntax::Directive;
 use crate::ledger::Origin;
@@ -177,7 +178,7 @@ impl<'d> Reader<'d, '_> {
             if status != "404" {
                 self.ledger.differs(origin, format!("a file that does not exist is 404, not {status}"));
             }
-            return self.static_files(place);
+            return self.only_files(place, candidates, origin);
         }
         if fallback.starts_with('@') {
             return self.named_fallback(place, fallback, origin);
@@ -195,6 +196,11 @@ impl<'d> Reader<'d, '_> {
             return self.pass_to_script(place, &path, origin);
         }
         let location = place.server.locations.choose(&path).cloned();
+        if let Some(location) = location.as_ref().filter(|location| location.directive.origin != place.origin)
+            && let Some(routes) = self.returned_fallback(place, location, origin)
+        {
+            return routes;
+        }
         match location {
             Some(location)
                 if location.scope.own_one("proxy_pass").is_some()
@@ -206,12 +212,62 @@ impl<'d> Reader<'d, '_> {
         }
     }
 
+    /// Files, and directories where they are tried.
+    fn only_files(&mut self, place: &Place<'_, 'd>, candidates: &[String], origin: Origin) -> Vec<Route> {
+        let has_directories =
+            candidates.iter().any(|candidate| candidate.ends_with('/') || candidate.contains("/index."));
+        let pattern = match &place.path {
+            PathMatch::Any => Some("/$".to_owned()),
+            PathMatch::Begin(prefix) => Some(format!("^{}(?:.*/)?$", escape(prefix))),
+            PathMatch::Exact(_) | PathMatch::Regex(_) | PathMatch::Patterns(_) => None,
+        };
+        let mut routes = Vec::new();
+        if let (false, Some(pattern)) = (has_directories, pattern) {
+            let mut missing = place.route(PathMatch::Regex(pattern));
+            missing.table.set("respond", 404i64, origin);
+            routes.extend(self.access(place, missing));
+        }
+        routes.extend(self.static_files(place));
+        routes
+    }
+
+    /// The fallback to a location that only returns.
+    fn returned_fallback(
+        &mut self,
+        place: &Place<'_, 'd>,
+        location: &Location<'d>,
+        origin: Origin,
+    ) -> Option<Vec<Route>> {
+        let returned = location.scope.own_one("return")?;
+        self.ledger.carried(location.directive.origin);
+        let others = ["if", "rewrite"].iter().any(|name| location.scope.own_one(name).is_some());
+        match returned.arg(0).parse::<u16>() {
+            Ok(status @ 400..=599) if !others => {
+                if status != 404 {
+                    let how = format!("a file that does not exist is 404, not {status}");
+                    self.ledger.differs(returned.origin, how);
+                }
+                self.ledger.carried(returned.origin);
+                self.ledger.carried(origin);
+                let candidates =
+                    place.scope.own_one("try_files").map_or(&[][..], |files| files.args.as_slice());
+                Some(self.only_files(place, candidates, origin))
+            }
+            _ => {
+                Some(self.before_upstream(place, &location.scope.clone(), location.directive.origin, origin))
+            }
+        }
+    }
+
     fn named_fallback(&mut self, place: &Place<'_, 'd>, name: &str, origin: Origin) -> Vec<Route> {
         let Some(location) = place.server.locations.named(name).cloned() else {
             self.ledger.lost(origin, format!("there is no location {name}"), "write the route by hand");
             return vec![Route::status(origin, place.path.clone(), 501)];
         };
         self.ledger.carried(location.directive.origin);
+        if let Some(routes) = self.returned_fallback(place, &location, origin) {
+            return routes;
+        }
         if location.scope.own_one("proxy_pass").is_some() {
             return self.before_upstream(place, &location.scope, location.directive.origin, origin);
         }
@@ -226,15 +282,8 @@ impl<'d> Reader<'d, '_> {
             self.ledger.differs(rewrite.origin, "the script finds the path in REQUEST_URI");
             return self.pass_to_script(place, &script, origin);
         }
-        let within = Place {
-            server: place.server,
-            scope: location.scope.clone(),
-            path: place.path.clone(),
-            except: place.except.clone(),
-            variables: place.variables.clone(),
-            origin: location.directive.origin,
-        };
-        let mut routes = self.content(&within);
+        let within = place.redirected(location.scope.clone(), location.directive.origin);
+        let mut routes = self.place(&within);
         let root = place.scope.one("root");
         for route in routes.iter_mut().filter(|route| route.table.has("app")) {
             if let Some(root) = root.filter(|root| !root.arg(0).contains('$')) {
@@ -255,7 +304,13 @@ impl<'d> Reader<'d, '_> {
         let mut routes = Vec::new();
         let mut before = None;
         let root = place.scope.one("root").map(|root| (absolute(root.arg(0)), root.origin));
-        let entries = root.as_ref().and_then(|(root, _)| self.entries(root));
+        // Names of a part of the site are below its prefix.
+        let prefix = match &place.path {
+            PathMatch::Any => Some("/"),
+            PathMatch::Begin(prefix) if prefix.ends_with('/') => Some(prefix.as_str()),
+            _ => None,
+        };
+        let entries = root.as_ref().and_then(|(root, _)| self.entries(root, prefix?));
         match (&root, entries) {
             (Some((path, from)), Some(patterns)) if !patterns.is_empty() => {
                 self.ledger.differs(origin, format!("the names that {path} has now are served from it; give the patterns of a new one a route"));
@@ -268,15 +323,7 @@ impl<'d> Reader<'d, '_> {
             }
             (None, _) => self.ledger.carried(origin),
         }
-        let within = Place {
-            server: place.server,
-            scope: scope.clone(),
-            path: place.path.clone(),
-            except: place.except.clone(),
-            variables: place.variables.clone(),
-            origin: named,
-        };
-        let mut rest = self.content(&within);
+        let mut rest = self.place(&place.redirected(scope.clone(), named));
         for route in rest.iter_mut().filter(|route| route.table.has("upstream")) {
             route.files_before = before.clone();
         }
@@ -285,15 +332,19 @@ impl<'d> Reader<'d, '_> {
     }
 
     /// Patterns for the entries of a directory.
-    fn entries(&self, root: &str) -> Option<Vec<String>> {
+    fn entries(&self, root: &str, prefix: &str) -> Option<Vec<String>> {
         let mut patterns = Vec::new();
-        for entry in self.files.here(Path::new(root)).read_dir().ok()? {
+        let directory = format!("{root}{prefix}");
+        for entry in self.files.here(Path::new(&directory)).read_dir().ok()? {
             let entry = entry.ok()?;
             let name = entry.file_name().into_string().ok()?;
             if name.starts_with('.') || name.contains('*') || name.ends_with(".php") {
                 continue;
             }
-            patterns.push(if entry.path().is_dir() { format!("/{name}/*") } else { format!("/{name}") });
+            patterns.push(match entry.path().is_dir() {
+                true => format!("{prefix}{name}/*"),
+                false => format!("{prefix}{name}"),
+            });
         }
         patterns.sort();
         (patterns.len() <= ENTRIES_LIMIT).then_some(patterns)
@@ -305,6 +356,10 @@ impl<'d> Reader<'d, '_> {
             PathMatch::Any => "/",
             PathMatch::Begin(prefix) => prefix.as_str(),
             PathMatch::Exact(_) | PathMatch::Regex(_) | PathMatch::Patterns(_) => {
+                self.ledger.differs(
+                    origin,
+                    format!("a file that does not exist is 404: {page} is not served for it"),
+                );
                 return self.static_files(place);
             }
         };
@@ -331,6 +386,24 @@ impl<'d> Reader<'d, '_> {
             self.ledger.lost(origin, "there is no `root` with a fixed name", "write the routes by hand");
             return vec![Route::status(origin, place.path.clone(), 501)];
         };
+        let target = place.server.locations.choose(page).cloned();
+        let target = target.filter(|location| location.directive.origin != place.origin);
+        let of_page = match &target {
+            Some(location) => place.redirected(location.scope.clone(), origin),
+            None => place.redirected(place.scope.clone(), origin),
+        };
+        let page_root = of_page.scope.one("root").filter(|root| !root.arg(0).contains('$'));
+        let directory = match (place.scope.own_one("alias"), page_root) {
+            (None, Some(root)) => absolute(root.arg(0)),
+            _ => directory,
+        };
+        let mut phase = Vec::new();
+        if let Some(location) = &target {
+            self.ledger.carried(location.directive.origin);
+            for inner in location.scope.own().iter().filter(|inner| inner.name == "if") {
+                phase.extend(self.condition(&of_page, inner));
+            }
+        }
         let mut rest = place.route(place.path.clone());
         rest.table.set("files", directory, origin);
         // An alias has the file below it, whatever the prefix is.
@@ -340,7 +413,8 @@ impl<'d> Reader<'d, '_> {
         };
         rest.table.set("rewrite", page, origin);
         let mut routes = self.finish(place, Target::Files, files);
-        routes.extend(self.finish(place, Target::Files, rest));
+        routes.extend(phase);
+        routes.extend(self.finish(&of_page, Target::Files, rest));
         routes
     }
 }

@@ -82,8 +82,13 @@ impl<'d> Location<'d> {
         !self.around.get(at + 1).map_or(self.stops, |(_, stops)| *stops)
     }
 
+    /// Whether a regular expression is within a prefix.
+    pub(super) fn is_nested(&self) -> bool {
+        self.under.is_some()
+    }
+
     /// Whether the outermost location is a `^~`.
-    fn is_below_stop(&self) -> bool {
+    pub(super) fn is_below_stop(&self) -> bool {
         self.around.first().is_some_and(|(_, stops)| *stops)
     }
 }

@@ -57,6 +57,7 @@ impl<'s, 'd> Place<'s, 'd> {
         Place {
             server: self.server,
             scope: self.scope.with_rules(rules),
+            outer: self.outer.clone(),
             path: self.path.clone(),
             except: self.except.clone(),
             variables: self.variables.clone(),

@@ -35,7 +35,7 @@ impl<'d> Reader<'d, '_> {
         self.request_headers(place, &mut route);
         self.buffering(place, &mut route);
         self.redirected_location(place, pass);
-        if let Some(slash) = slash_redirect(place) {
+        if let Some(slash) = slash_redirect(place).filter(|_| place.outer.is_none()) {
             routes.push(slash);
         }
         routes.extend(self.finish(place, Target::Upstream, route));

@@ -1,6 +1,7 @@
 //! Levels of blocks, from the outermost to the innermost.
 
 use super::syntax::Directive;
+use crate::ledger::Origin;
 
 #[derive(Clone, Debug)]
 pub(super) struct Scope<'d> {
@@ -55,6 +56,11 @@ impl<'d> Scope<'d> {
     /// The directive of a name that is in force.
     pub(super) fn one(&self, name: &str) -> Option<&'d Directive> {
         self.all(name).first().copied()
+    }
+
+    /// Which directives of some names are in force.
+    pub(super) fn origins(&self, names: &[&str]) -> Vec<Origin> {
+        self.any_of(names).iter().map(|directive| directive.origin).collect()
     }
 
     /// Whether a flag is on.

@@ -108,7 +108,16 @@ impl<'d> Reader<'d, '_> {
             );
         }
         self.script_settings(place, &mut route);
-        self.finish(place, Target::App, route)
+        let both = Place {
+            outer: Some(location.scope.clone()),
+            ..place.redirected(place.scope.clone(), place.origin)
+        };
+        let mut routes = Vec::new();
+        for inner in location.scope.own().iter().filter(|inner| inner.name == "if") {
+            routes.extend(self.condition(&both, inner));
+        }
+        routes.extend(self.finish(&both, Target::App, route));
+        routes
     }
 
     /// The app of the scripts of a location.

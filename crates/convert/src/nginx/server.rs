@@ -20,6 +20,15 @@ pub(super) struct Server<'d> {
     pub(super) label: String,
     pub(super) has_tls: bool,
     pub(super) has_plaintext: bool,
+    pub(super) sockets: Sockets,
+}
+
+/// Whether clients come by Unix sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sockets {
+    None,
+    Some,
+    Only,
 }
 
 impl<'d> Reader<'d, '_> {
@@ -47,6 +56,7 @@ impl<'d> Reader<'d, '_> {
             label: if plain.is_empty() { "site".to_owned() } else { plain },
             has_tls: site.binds.iter().any(|bind| bind.tls),
             has_plaintext: site.binds.iter().any(|bind| !bind.tls),
+            sockets: sockets(&site.binds),
             scope,
         };
         self.set_constants(&server.scope.clone(), &mut server.variables);
@@ -382,6 +392,14 @@ impl<'d> Reader<'d, '_> {
     /// A regular expression that Keepwarm can use, or why it cannot.
     pub(super) fn expression(&self, pattern: &str, ignore_case: bool) -> Result<String, String> {
         crate::expression::check(pattern, ignore_case)
+    }
+}
+
+fn sockets(binds: &[Bind]) -> Sockets {
+    match binds.iter().filter(|bind| bind.address.starts_with("unix:")).count() {
+        0 => Sockets::None,
+        number if number == binds.len() => Sockets::Only,
+        _ => Sockets::Some,
     }
 }
 

@@ -163,7 +163,11 @@ impl<'d> Reader<'d, '_> {
         if target == Target::Files {
             return;
         }
-        match place.scope.one("client_max_body_size") {
+        let limits = [Some(&place.scope), place.outer.as_ref()];
+        let limits = limits.into_iter().flatten().filter_map(|scope| scope.one("client_max_body_size"));
+        let least =
+            limits.min_by_key(|limit| bytes(limit.arg(0)).filter(|bytes| *bytes > 0).unwrap_or(u64::MAX));
+        match least {
             None => route.table.note("max_body", "1MiB", "the default of nginx"),
             Some(limit) => match bytes(limit.arg(0)) {
                 Some(0) => route.table.set("max_body", "off", limit.origin),
@@ -174,7 +178,11 @@ impl<'d> Reader<'d, '_> {
     }
 
     fn rate_limits(&mut self, place: &Place<'_, 'd>, target: Target, route: &mut Route) {
-        let mut limits = place.scope.all("limit_req").into_iter();
+        let all = |name: &str| match place.outer.as_ref().map(|outer| outer.all(name)) {
+            Some(limits) if !limits.is_empty() => limits,
+            _ => place.scope.all(name),
+        };
+        let mut limits = all("limit_req").into_iter();
         if let Some(limit) = limits.next() {
             match target {
                 Target::Files | Target::Fixed => {
@@ -197,7 +205,7 @@ impl<'d> Reader<'d, '_> {
                 "merge the limits into one `[rate_limit.NAME]`",
             );
         }
-        for limit in place.scope.all("limit_conn") {
+        for limit in all("limit_conn") {
             let Some(key) = self.connection_zone(limit.arg(0)) else {
                 self.ledger.lost(
                     limit.origin,
