@@ -306,8 +306,10 @@ struct Part<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Exact,
-    /// The longest first.
+    /// `*.example.com`, the longest first.
     Wildcard(std::cmp::Reverse<usize>),
+    /// `example.*`, the longest first.
+    End(std::cmp::Reverse<usize>),
     Regex,
     All,
 }
@@ -316,6 +318,7 @@ fn rank(host: &str) -> Rank {
     match host {
         "" => Rank::All,
         host if host.starts_with('~') => Rank::Regex,
+        host if host.ends_with('*') => Rank::End(std::cmp::Reverse(host.len())),
         host if host.contains('*') => Rank::Wildcard(std::cmp::Reverse(host.len())),
         _ => Rank::Exact,
     }
@@ -325,7 +328,15 @@ fn routes(default: usize, members: &[&Site], tls: bool) -> (Vec<Table>, Vec<Opti
     let mut parts: Vec<Part<'_>> = Vec::new();
     for (index, site) in members.iter().enumerate() {
         if index == default {
-            // Its names need no mention: what no other site has is its.
+            // Its names need no mention where no pattern of another site can match them: what no other site has is its.
+            let others = members.iter().enumerate().filter(|(other, _)| *other != index);
+            let patterns: Vec<&String> =
+                others.flat_map(|(_, other)| &other.hosts).filter(|host| rank(host) != Rank::Exact).collect();
+            for host in site.hosts.iter().filter(|host| {
+                patterns.iter().any(|pattern| rank(pattern) >= rank(host) && may_match(pattern, host))
+            }) {
+                parts.push(Part { site, hosts: vec![host.clone()], rank: rank(host) });
+            }
             parts.push(Part { site, hosts: Vec::new(), rank: Rank::All });
             continue;
         }
@@ -349,6 +360,22 @@ fn routes(default: usize, members: &[&Site], tls: bool) -> (Vec<Table>, Vec<Opti
         }
     }
     (tables, origins)
+}
+
+/// Whether a pattern of hosts matches a host; one of two patterns may.
+fn may_match(pattern: &str, host: &str) -> bool {
+    if rank(host) != Rank::Exact {
+        return true;
+    }
+    match (pattern.strip_prefix('~'), pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(expression), ..) => {
+            let regex = regex::bytes::RegexBuilder::new(expression).unicode(false).build();
+            regex.map_or(true, |regex| regex.is_match(host.as_bytes()))
+        }
+        (_, Some(end), _) => host.ends_with(end),
+        (.., Some(start)) => host.starts_with(start),
+        _ => true,
+    }
 }
 
 /// A name and its wildcard are one part where no other site has patterns that could come between.
@@ -386,8 +413,15 @@ fn route_table(route: &Route, hosts: &[String], tls: bool) -> Table {
     let mut table = Table::default();
     let mut patterns = route.path.patterns();
     patterns.extend(route.except.iter().map(|pattern| format!("!{pattern}")));
-    if !hosts.is_empty() && !route.table.has("host") {
-        table.set("host", one_or_list(hosts.to_vec()), None);
+    let condition = route.table.get("host").filter(|_| !hosts.is_empty());
+    let hosts = match condition.and_then(|condition| both(hosts, condition)) {
+        Some(both) => both,
+        None if condition.is_none() => hosts.to_vec(),
+        None => Vec::new(),
+    };
+    let has_hosts = !hosts.is_empty();
+    if has_hosts {
+        table.set("host", one_or_list(hosts), None);
     }
     if !patterns.is_empty() {
         table.set("path", one_or_list(patterns), route.origin);
@@ -396,11 +430,47 @@ fn route_table(route: &Route, hosts: &[String], tls: bool) -> Table {
         // A scheme that the listener has anyway.
         let is_own_scheme =
             item.key == "scheme" && item.value == Value::from(if tls { "https" } else { "http" });
-        if !is_own_scheme {
+        if !(is_own_scheme || has_hosts && item.key == "host") {
             table.items.push(item.clone());
         }
     }
     table
+}
+
+/// The hosts of a site that meet a condition of a route; `None`: the condition alone is the same.
+fn both(hosts: &[String], condition: &Value) -> Option<Vec<String>> {
+    let Value::Text(condition) = condition else { return None };
+    if condition.starts_with('!') {
+        let mut both = hosts.to_vec();
+        both.push(condition.clone());
+        return Some(both);
+    }
+    let met: Vec<String> = hosts
+        .iter()
+        .filter(|host| rank(host) == Rank::Exact && may_match_text(condition, host))
+        .cloned()
+        .collect();
+    match (rank(condition), met.is_empty(), hosts.iter().all(|host| rank(host) == Rank::Exact)) {
+        // An expression, and hosts that are patterns: nothing says both.
+        (Rank::Regex | Rank::Wildcard(_) | Rank::End(_), _, false) => None,
+        (_, false, _) => Some(met),
+        // No host of the site meets it.
+        (_, true, true) => {
+            let mut none = hosts.to_vec();
+            none.extend(hosts.iter().map(|host| format!("!{host}")));
+            Some(none)
+        }
+        (_, true, false) => {
+            hosts.iter().any(|host| may_match(host, condition)).then(|| vec![condition.clone()])
+        }
+    }
+}
+
+fn may_match_text(condition: &str, host: &str) -> bool {
+    match rank(condition) {
+        Rank::Exact => condition == host,
+        _ => may_match(condition, host),
+    }
 }
 
 /// Routes behind one of the same hosts that takes all requests.

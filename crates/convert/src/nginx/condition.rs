@@ -24,6 +24,11 @@ impl<'d> Reader<'d, '_> {
         for inner in block.children() {
             match inner.name.as_str() {
                 "return" => {
+                    if is_without_head(block) {
+                        let mut head = conditions.clone();
+                        head.set("method", "HEAD", block.origin);
+                        routes.extend(self.returned(place, inner, &head));
+                    }
                     routes.extend(self.returned(place, inner, &conditions));
                     break;
                 }
@@ -82,8 +87,16 @@ impl<'d> Reader<'d, '_> {
         let value = value.trim_matches(['"', '\'']);
         let name = variable.trim_start_matches('$').trim_matches(['{', '}']);
         let pattern = match operator {
-            "=" => value.to_owned(),
-            "!=" => format!("!{value}"),
+            "=" | "!=" => {
+                let constant = place.variables.constant(value).or_else(|| {
+                    let name = &place.server.variables.server_name;
+                    (value == "$server_name" && !name.is_empty()).then(|| name.clone())
+                });
+                let Some(value) = constant else {
+                    return Err(format!("`{value}` depends on the request"));
+                };
+                format!("{}{}", if operator == "=" { "" } else { "!" }, literal(&value))
+            }
             "~" | "~*" | "!~" | "!~*" => {
                 let pattern = self.expression(value, operator.ends_with('*'))?;
                 format!("{}~{pattern}", if operator.starts_with('!') { "!" } else { "" })
@@ -106,8 +119,7 @@ fn set_condition(table: &mut Table, name: &str, pattern: &str, origin: Origin) -
         pattern => pattern,
     };
     match name {
-        "host" => table.set("host", pattern.to_lowercase(), origin),
-        "http_host" => table.set("host", pattern.to_lowercase(), origin),
+        "host" | "http_host" => table.set("host", host(pattern), origin),
         "request_method" => table.set("method", methods(pattern)?, origin),
         "scheme" => table.set("scheme", scheme(pattern)?, origin),
         "https" if pattern.is_empty() || pattern == "!on" => table.set("scheme", "http", origin),
@@ -134,29 +146,77 @@ fn set_condition(table: &mut Table, name: &str, pattern: &str, origin: Origin) -
     Ok(())
 }
 
+/// A text of which no character is a pattern.
+fn literal(text: &str) -> String {
+    match text.contains('*') || text.starts_with(['!', '~']) {
+        true => format!("~^{}$", crate::model::escape(text)),
+        false => text.to_owned(),
+    }
+}
+
+/// Hosts are in lower case; letters of an expression can be classes.
+fn host(pattern: &str) -> String {
+    match pattern.trim_start_matches('!').strip_prefix('~') {
+        Some(expression) => {
+            let not = if pattern.starts_with('!') { "!" } else { "" };
+            format!("{not}~(?i){}", expression.trim_start_matches("(?i)"))
+        }
+        None => pattern.to_lowercase(),
+    }
+}
+
 /// Methods of an expression such as `^(GET|HEAD|POST)$`.
 fn methods(pattern: &str) -> Result<crate::table::Value, String> {
     let (negated, plain) = match pattern.strip_prefix('!') {
         Some(rest) => ("!", rest),
         None => ("", pattern),
     };
-    let list = plain
-        .trim_start_matches("~(?i)")
-        .trim_start_matches('~')
-        .trim_start_matches('^')
-        .trim_end_matches('$');
-    let words: Vec<&str> = list.trim_matches(['(', ')']).split('|').collect();
-    let is_list = words
-        .iter()
-        .all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase() || b == b'-'));
-    if !is_list {
+    let word = |word: &str| {
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase() || matches!(b, b'-' | b'_'))
+    };
+    let words: Vec<&str> = match plain.strip_prefix('~') {
+        None => vec![plain],
+        Some(expression) => {
+            let expression = expression.trim_start_matches("(?i)");
+            let whole = expression.strip_prefix('^').and_then(|rest| rest.strip_suffix('$'));
+            let list = whole.unwrap_or(expression);
+            let group = list.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+            let list = group.map_or(list, |group| group.strip_prefix("?:").unwrap_or(group));
+            let words: Vec<&str> = list.split('|').collect();
+            // Without anchors, an expression also matches longer words: those that there are.
+            let is_exact = match (whole, group) {
+                (Some(_), Some(_)) => true,
+                (Some(_), None) => words.len() == 1,
+                (None, _) => words.iter().all(|word| {
+                    METHODS.contains(word)
+                        && !METHODS.iter().any(|other| other != word && other.contains(word))
+                }),
+            };
+            if !is_exact {
+                return Err(format!("`{plain}` is not a list of methods"));
+            }
+            words
+        }
+    };
+    if !words.iter().all(|text| word(text)) {
         return Err(format!("`{plain}` is not a list of methods"));
     }
     // `GET` includes `HEAD`.
     let has_get = words.contains(&"GET");
-    let words = words.iter().filter(|word| !(has_get && **word == "HEAD"));
-    Ok(crate::table::one_or_list(words.map(|word| format!("{negated}{word}")).collect()))
+    let has_head = words.contains(&"HEAD");
+    let mut list: Vec<String> = words
+        .iter()
+        .filter(|word| !(has_get && **word == "HEAD"))
+        .map(|word| format!("{negated}{word}"))
+        .collect();
+    if has_get && !has_head && negated.is_empty() {
+        list.push("!HEAD".to_owned());
+    }
+    Ok(crate::table::one_or_list(list))
 }
+
+/// Methods that clients use.
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
 
 fn scheme(pattern: &str) -> Result<&'static str, String> {
     match pattern {
@@ -170,6 +230,13 @@ fn scheme(pattern: &str) -> Result<&'static str, String> {
 fn is_missing_file(block: &Directive) -> bool {
     let text: String = block.args.concat();
     matches!(text.as_str(), "(!-e$request_filename)" | "(!-f$request_filename)")
+}
+
+/// Whether a condition refuses `HEAD`, but not `GET`, which includes it in a route.
+fn is_without_head(block: &Directive) -> bool {
+    let text = block.args.join(" ");
+    let is_negated = text.contains("!=") || text.contains("!~");
+    text.contains("$request_method") && is_negated && text.contains("GET") && !text.contains("HEAD")
 }
 
 /// `return 403` and the like.
