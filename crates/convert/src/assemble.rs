@@ -156,11 +156,12 @@ fn merge_covered(groups: &mut Vec<Group>, ledger: &mut Ledger) {
         }
         if let Some(origin) = narrow.bind.origin {
             let address = narrow.addresses.join(", ");
-            ledger.differs(
+            ledger.lost(
                 origin,
                 format!(
                     "{address} is part of an address for all interfaces: its sites are served on all of them"
                 ),
+                "give it a port of its own, or `client` to its routes",
             );
         }
     }
@@ -254,6 +255,20 @@ fn differs_from_default(origin: Option<Origin>, ledger: &mut Ledger) {
 }
 
 fn set_tls(table: &mut Table, default: usize, members: &[&Site], ledger: &mut Ledger) {
+    // A client certificate is required before the site is known.
+    let required =
+        |site: &Site| ["client_ca", "client_auth", "client_crl"].map(|key| site.tls.get(key).cloned());
+    if members.windows(2).any(|pair| matches!(pair, [a, b] if required(a) != required(b))) {
+        for item in members.iter().flat_map(|site| &site.tls.items) {
+            if let (Some(origin), true) = (item.origin, item.key.starts_with("client_")) {
+                ledger.lost(
+                    origin,
+                    "certificates of clients are the same for all sites of a listener",
+                    "give the site a listener of its own",
+                );
+            }
+        }
+    }
     let mut tls = Table::default();
     let mut certificates: Vec<Value> = Vec::new();
     let mut acme: Vec<String> = Vec::new();

@@ -252,6 +252,11 @@ fn finish(model: &Model, mut ledger: Ledger, request: &Request) -> Conversion {
         section.table.settle(&mut ledger);
         section.origin.iter().for_each(|origin| ledger.carried(*origin));
     }
+    for origin in
+        model.rules.iter().filter(|origin| !ledger.is_settled(**origin)).copied().collect::<Vec<_>>()
+    {
+        ledger.lost(origin, "no route comes from it", "write a route with it by hand");
+    }
     let mut names: Vec<String> = request.inputs.iter().map(|path| request.files.shown(path)).collect();
     if !request.command.is_empty() {
         names.push(format!("-- {}", request.command.join(" ")));

@@ -29,14 +29,26 @@ impl PathMatch {
     pub(crate) fn patterns(&self) -> Vec<String> {
         match self {
             PathMatch::Any => Vec::new(),
-            PathMatch::Exact(path) => vec![literal(path)],
+            PathMatch::Exact(path) => vec![literal(&encoded(path))],
             PathMatch::Begin(path) if path == "/" || path.is_empty() => Vec::new(),
-            PathMatch::Begin(path) if path.contains('*') => vec![format!("~^{}", escape(path))],
-            PathMatch::Begin(path) => vec![format!("{path}*")],
+            PathMatch::Begin(path) if path.contains('*') => vec![format!("~^{}", escape(&encoded(path)))],
+            PathMatch::Begin(path) => vec![format!("{}*", encoded(path))],
             PathMatch::Regex(pattern) => vec![simplest(pattern)],
             PathMatch::Patterns(patterns) => patterns.clone(),
         }
     }
+}
+
+/// A path as requests have it: other servers compare the decoded one.
+pub(crate) fn encoded(path: &str) -> String {
+    let mut out = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'!'..=b'~' if !b"\"<>^`{|}".contains(&byte) => out.push(char::from(byte)),
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
 }
 
 /// A path as a pattern that matches it and nothing else.
@@ -177,6 +189,8 @@ pub(crate) struct Model {
     pub(crate) upstreams: Vec<Section>,
     pub(crate) rate_limits: Vec<Section>,
     pub(crate) maps: Vec<Section>,
+    /// Rules of the input that are lost unless a part of the output comes from them.
+    pub(crate) rules: Vec<Origin>,
 }
 
 impl Model {

@@ -84,7 +84,7 @@ pub(crate) fn read(
             names.join(", ")
         )));
     }
-    settle_rest(&levels, ledger);
+    settle_rest(&levels, false, &mut model.rules, ledger);
     Ok(())
 }
 
@@ -125,8 +125,13 @@ impl Reader<'_, '_> {
     }
 }
 
+/// Rules of a location that must not be lost with it.
+const RULES: [&str; 9] =
+    ["allow", "deny", "auth_basic", "auth_request", "limit_except", "return", "rewrite", "if", "limit_req"];
+
 /// Settles the directives that no code has looked at.
-fn settle_rest(directives: &[Directive], ledger: &mut Ledger) {
+fn settle_rest(directives: &[Directive], in_location: bool, rules: &mut Vec<Origin>, ledger: &mut Ledger) {
+    let returns = directives.iter().any(|directive| directive.name == "return");
     for directive in directives {
         let origin = directive.origin;
         if !ledger.is_settled(origin) {
@@ -138,13 +143,19 @@ fn settle_rest(directives: &[Directive], ledger: &mut Ledger) {
                     ledger.lost(origin, why, todo);
                     settle_all(directive.children(), ledger);
                 }
+                // Known once all routes are.
+                Disposition::Converted
+                    if in_location && RULES.contains(&directive.name.as_str()) && !returns =>
+                {
+                    rules.push(origin)
+                }
                 Disposition::Converted => {
                     ledger.ignored(origin, "nothing that was converted is affected by it")
                 }
                 Disposition::Unknown => {}
             }
         }
-        settle_rest(directive.children(), ledger);
+        settle_rest(directive.children(), in_location || directive.name == "location", rules, ledger);
     }
 }
 

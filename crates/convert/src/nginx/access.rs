@@ -50,15 +50,24 @@ fn rules<'d>(place: &Place<'_, 'd>) -> Option<Rules<'d>> {
     if has(&ours) && has(&before) && ours != before && (is_any(inner) || is_any(outer)) {
         return None;
     }
-    let mut scopes =
-        ours.iter().zip(&before).map(|(ours, before)| match (ours.is_empty(), before.is_empty()) {
+    let mut scopes = ours.iter().zip(&before).zip(KINDS).map(|((ours, before), names)| {
+        match (ours.is_empty(), before.is_empty()) {
             (true, false) => Some(outer.clone()),
+            (false, false) if ours != before && names == KINDS[0] && denies_all(inner) => Some(inner.clone()),
+            (false, false) if ours != before && names == KINDS[0] && denies_all(outer) => Some(outer.clone()),
             (false, false) if ours != before => None,
             _ => Some(inner.clone()),
-        });
+        }
+    });
     let (clients, basic, request) = (scopes.next()??, scopes.next()??, scopes.next()??);
     let satisfy = if has(&ours) || !has(&before) { inner } else { outer }.one("satisfy");
     Some(Rules { clients, basic, request, satisfy })
+}
+
+/// Whether a location refuses everybody.
+pub(super) fn denies_all(scope: &Scope<'_>) -> bool {
+    scope.any_of(&["allow", "deny"]).first().is_some_and(|rule| rule.name == "deny" && rule.arg(0) == "all")
+        && scope.one("satisfy").is_none_or(|satisfy| satisfy.arg(0) != "any")
 }
 
 /// The directives of each kind that refuse anybody.

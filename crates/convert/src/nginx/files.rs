@@ -4,11 +4,11 @@ use std::path::Path;
 
 use super::Reader;
 use super::action::{Place, Target};
-use super::location::Location;
+use super::location::{Kind, Location};
 use super::server::absolute;
 use super::syntax::Directive;
 use crate::ledger::Origin;
-use crate::model::{FilesBefore, PathMatch, Route, escape};
+use crate::model::{FilesBefore, PathMatch, Route, encoded, escape};
 use crate::table::one_or_list;
 
 /// Entries of a public directory that become patterns.
@@ -37,7 +37,16 @@ impl<'d> Reader<'d, '_> {
             return self.access(place, Route { except: place.except.clone(), ..status });
         }
         self.index(place, &mut route);
-        self.finish(place, Target::Files, route)
+        if let Some(links) = place.scope.one("disable_symlinks").filter(|links| links.arg(0) != "off") {
+            self.ledger.lost(
+                links.origin,
+                "links that stay in the directory are followed",
+                "remove links from the directory, or serve a copy of it",
+            );
+        }
+        let mut routes = self.index_rules(place);
+        routes.extend(self.finish(place, Target::Files, route));
+        routes
     }
 
     /// Sets `files`, and what it needs; whether there is a directory.
@@ -45,7 +54,11 @@ impl<'d> Reader<'d, '_> {
         if let Some(alias) = place.scope.own_one("alias") {
             return self.alias(place, alias, route);
         }
-        let Some(root) = place.scope.one("root") else { return false };
+        let roots = place.scope.any_of(&["root", "alias"]);
+        let Some(root) = roots.first().copied() else { return false };
+        if root.name == "alias" {
+            return self.outer_alias(place, root, route);
+        }
         let path = absolute(root.arg(0));
         let Ok(template) = place.variables.template(&path) else {
             self.ledger.lost(
@@ -66,6 +79,126 @@ impl<'d> Reader<'d, '_> {
         true
     }
 
+    /// The alias of a location around this one.
+    fn outer_alias(&mut self, place: &Place<'_, 'd>, alias: &Directive, route: &mut Route) -> bool {
+        let around =
+            place.server.locations.all().iter().find(|location| {
+                location.scope.own_one("alias").is_some_and(|own| own.origin == alias.origin)
+            });
+        let text = around.map_or("", |location| location.text.as_str());
+        let target = alias.arg(0);
+        let is_plain = text.ends_with('/') && target.ends_with('/') && !target.contains('$');
+        let expression = format!("^{}.*(?", escape(text));
+        match &place.path {
+            PathMatch::Begin(prefix) if is_plain && prefix.ends_with('/') && prefix.starts_with(text) => {
+                let rest = prefix.strip_prefix(text).unwrap_or("");
+                route.table.set("files", trimmed(&format!("{target}{rest}")), alias.origin);
+            }
+            PathMatch::Regex(pattern) if is_plain && pattern.starts_with(&expression) => {
+                let start = format!("^{}", escape(text));
+                let rest = pattern.strip_prefix(&start).unwrap_or("");
+                let (inside, end) = rest.strip_suffix("$)").map_or((rest, ""), |inside| (inside, "$)"));
+                // One group has the name within the directory.
+                let inside = match end.is_empty() {
+                    true => format!("{inside}.*"),
+                    false => format!("{inside}{end}"),
+                };
+                route.path = PathMatch::Regex(format!("{start}({inside})"));
+                route.table.set("files", trimmed(target), alias.origin);
+                route.table.set("rewrite", "/$1", alias.origin);
+            }
+            _ => {
+                self.ledger.lost(
+                    alias.origin,
+                    "a location within the one of an alias has files of its own",
+                    "write `files` and `rewrite` by hand",
+                );
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What applies to the index of a directory: nginx looks for the location of `/x/index.html` on `/x/`.
+    fn index_rules(&mut self, place: &Place<'_, 'd>) -> Vec<Route> {
+        let names: Vec<String> = match place.scope.one("index") {
+            Some(index) => index.args.iter().filter(|name| !name.contains(['/', '$'])).cloned().collect(),
+            None => vec!["index.html".to_owned()],
+        };
+        let prefix = match &place.path {
+            PathMatch::Any => "/",
+            PathMatch::Begin(prefix) => prefix.as_str(),
+            PathMatch::Exact(_) | PathMatch::Regex(_) | PathMatch::Patterns(_) => return Vec::new(),
+        };
+        let alias = place.scope.own_one("alias");
+        if super::access::denies_all(&place.scope) || (alias.is_some() && is_file(prefix)) {
+            return Vec::new();
+        }
+        let all: Vec<Location<'d>> = place.server.locations.ordered().into_iter().cloned().collect();
+        let is_own = |path: &str| {
+            let chosen = place.server.locations.choose(path);
+            chosen.map_or(place.server.origin, |location| location.directive.origin) == place.origin
+        };
+        let mut routes = Vec::new();
+        for location in all.iter().filter(|location| location.directive.origin != place.origin) {
+            let found = names.iter().filter(|name| !name.ends_with(".php")).find_map(|name| {
+                if location.kind != Kind::Regex {
+                    let directory = location.text.strip_suffix(name.as_str())?;
+                    let fits = directory.ends_with('/') && directory.starts_with(prefix) && is_own(directory);
+                    return fits.then(|| PathMatch::Exact(directory.to_owned()));
+                }
+                let directories = [prefix.to_owned(), format!("{}/x/", prefix.trim_end_matches('/'))];
+                let fits = directories.iter().any(|directory| {
+                    let chosen = place.server.locations.choose(&format!("{directory}{name}"));
+                    directory.ends_with('/')
+                        && is_own(directory)
+                        && chosen.is_some_and(|chosen| chosen.directive.origin == location.directive.origin)
+                });
+                fits.then(|| {
+                    let any = if prefix.ends_with('/') { "((?:.*/)?)" } else { ".*/" };
+                    PathMatch::Regex(format!("^{}{any}$", escape(&encoded(prefix))))
+                })
+            });
+            let Some(path) = found.filter(|_| super::targets::is_other(&location.scope, &place.scope)) else {
+                continue;
+            };
+            let within = Place {
+                path: path.clone(),
+                ..place.redirected(location.scope.clone(), location.directive.origin)
+            };
+            let is_plain = super::targets::serves_files(&location.scope)
+                && place.scope.own_one("alias").is_none()
+                && place.scope.origins(&["root", "alias"]) == location.scope.origins(&["root", "alias"]);
+            let is_aliased = alias
+                .is_some_and(|alias| alias.arg(0).ends_with('/') && !alias.arg(0).contains('$'))
+                && matches!(path, PathMatch::Regex(_))
+                && prefix.ends_with('/')
+                && super::targets::serves_files(&location.scope)
+                && !["return", "if", "rewrite", "limit_except", "root", "alias"]
+                    .iter()
+                    .any(|name| location.scope.own_one(name).is_some());
+            if let (true, Some(alias)) = (is_aliased, alias) {
+                let mut route = within.route(path);
+                route.table.set("files", trimmed(alias.arg(0)), alias.origin);
+                route.table.set("rewrite", "/$1", alias.origin);
+                self.index(place, &mut route);
+                routes.extend(self.finish(&within, Target::Files, route));
+                continue;
+            }
+            if !is_plain {
+                self.ledger.lost(
+                    location.directive.origin,
+                    "it is not looked for for the index of a directory",
+                    "write a route for the paths of directories by hand",
+                );
+                routes.push(within.closed(location.directive.origin));
+                continue;
+            }
+            routes.extend(self.place(&within));
+        }
+        routes
+    }
+
     fn alias(&mut self, place: &Place<'_, 'd>, alias: &Directive, route: &mut Route) -> bool {
         let Ok(target) = place.variables.template(alias.arg(0)) else {
             self.ledger.lost(
@@ -81,8 +214,22 @@ impl<'d> Reader<'d, '_> {
                 route.table.set("files", directory, alias.origin);
                 route.table.set("rewrite", format!("/{name}"), alias.origin);
             }
+            PathMatch::Begin(prefix) if prefix.ends_with('/') && !target.ends_with('/') => {
+                self.ledger.lost(
+                    alias.origin,
+                    format!("it does not end with a slash, as its location does: nginx serves {target}NAME"),
+                    "write `files` of the route by hand",
+                );
+                return false;
+            }
             PathMatch::Begin(prefix) if prefix == "/" => {
                 route.table.set("files", trimmed(&target), alias.origin)
+            }
+            PathMatch::Begin(prefix) if is_file(prefix) && is_file(&target) => {
+                let (directory, name) = target.rsplit_once('/').unwrap_or(("", &target));
+                route.path = PathMatch::Exact(prefix.clone());
+                route.table.set("files", directory, alias.origin);
+                route.table.set("rewrite", format!("/{name}"), alias.origin);
             }
             PathMatch::Begin(prefix) => {
                 if !prefix.ends_with('/') {
@@ -218,7 +365,7 @@ impl<'d> Reader<'d, '_> {
             candidates.iter().any(|candidate| candidate.ends_with('/') || candidate.contains("/index."));
         let pattern = match &place.path {
             PathMatch::Any => Some("/$".to_owned()),
-            PathMatch::Begin(prefix) => Some(format!("^{}(?:.*/)?$", escape(prefix))),
+            PathMatch::Begin(prefix) => Some(format!("^{}(?:.*/)?$", escape(&encoded(prefix)))),
             PathMatch::Exact(_) | PathMatch::Regex(_) | PathMatch::Patterns(_) => None,
         };
         let mut routes = Vec::new();
@@ -284,7 +431,7 @@ impl<'d> Reader<'d, '_> {
         }
         let within = place.redirected(location.scope.clone(), location.directive.origin);
         let mut routes = self.place(&within);
-        let root = place.scope.one("root");
+        let root = place.scope.one("root").filter(|_| tries_path(place));
         for route in routes.iter_mut().filter(|route| route.table.has("app")) {
             if let Some(root) = root.filter(|root| !root.arg(0).contains('$')) {
                 route.table.set("try_files", absolute(root.arg(0)), root.origin);
@@ -310,6 +457,7 @@ impl<'d> Reader<'d, '_> {
             PathMatch::Begin(prefix) if prefix.ends_with('/') => Some(prefix.as_str()),
             _ => None,
         };
+        let root = root.filter(|_| tries_path(place));
         let entries = root.as_ref().and_then(|(root, _)| self.entries(root, prefix?));
         match (&root, entries) {
             (Some((path, from)), Some(patterns)) if !patterns.is_empty() => {
@@ -367,11 +515,12 @@ impl<'d> Reader<'d, '_> {
             origin,
             format!("paths whose last part has a `.` are files, or 404; all others get {page}, also those of directories"),
         );
-        let pattern = format!("^{}(?:.*/)?[^/]*\\.[^/]+$", escape(prefix));
+        let pattern = format!("^{}(?:.*/)?[^/]*\\.[^/]+$", escape(&encoded(prefix)));
         let mut files = place.route(PathMatch::Regex(pattern));
         let is_there = match (place.scope.own_one("alias"), place.scope.one("root")) {
             (Some(alias), _) => {
-                files.path = PathMatch::Regex(format!("^{}((?:.*/)?[^/]*\\.[^/]+)$", escape(prefix)));
+                files.path =
+                    PathMatch::Regex(format!("^{}((?:.*/)?[^/]*\\.[^/]+)$", escape(&encoded(prefix))));
                 files.table.set("files", trimmed(alias.arg(0)), alias.origin);
                 files.table.set("rewrite", "/$1", alias.origin);
                 Some(trimmed(alias.arg(0)))
@@ -417,6 +566,19 @@ impl<'d> Reader<'d, '_> {
         routes.extend(self.finish(&of_page, Target::Files, rest));
         routes
     }
+}
+
+/// Whether `try_files` tries the path of the request: `try_files /maintenance.html @app` serves no other file.
+fn tries_path(place: &Place<'_, '_>) -> bool {
+    let Some(files) = place.scope.own_one("try_files") else { return true };
+    let candidates = files.args.split_last().map_or(&[][..], |(_, candidates)| candidates);
+    candidates.iter().any(|candidate| candidate.contains('$'))
+}
+
+/// Whether a path looks like that of a file: `/favicon.ico`.
+fn is_file(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or("");
+    name.find('.').is_some_and(|at| at > 0)
 }
 
 fn trimmed(path: &str) -> String {

@@ -109,6 +109,7 @@ impl Reader<'_, '_> {
             let key = match (key.strip_prefix("~*"), key.strip_prefix('.')) {
                 (Some(pattern), _) => format!("~(?i){pattern}"),
                 (_, Some(domain)) if map.children().iter().any(|line| line.name == "hostnames") => {
+                    values.set(domain, Value::Text(value.clone()), map.origin);
                     format!("*.{domain}")
                 }
                 _ => key.replace("\\", if key.starts_with('~') { "\\" } else { "" }),

@@ -254,6 +254,13 @@ pub(super) fn disposition(name: &str) -> Disposition {
         "mirror" | "mirror_request_body" => {
             Dropped("copies of requests are `mirror` of a route", "write it by hand (docs/guide/canary.md)")
         }
+        "proxy_set_body"
+        | "add_trailer"
+        | "proxy_pass_request_body"
+        | "proxy_pass_request_headers"
+        | "fastcgi_pass_request_headers" => {
+            Dropped("Keepwarm passes requests and responses on as they are", "let the app do it")
+        }
         "post_action" => Dropped("Keepwarm has no such setting", "let the app do it"),
         "limit_rate" | "limit_rate_after" | "proxy_limit_rate" => Lost(
             "Keepwarm does not limit the speed of responses",
@@ -306,7 +313,6 @@ pub(super) fn disposition(name: &str) -> Disposition {
         | "fastcgi_request_buffering"
         | "fastcgi_next_upstream"
         | "fastcgi_ignore_client_abort"
-        | "fastcgi_pass_request_headers"
         | "proxy_pass"
         | "proxy_set_header"
         | "proxy_read_timeout"
@@ -326,9 +332,6 @@ pub(super) fn disposition(name: &str) -> Disposition {
         | "proxy_ssl_server_name"
         | "proxy_ssl_name"
         | "proxy_ssl_protocols"
-        | "proxy_pass_request_body"
-        | "proxy_pass_request_headers"
-        | "proxy_set_body"
         | "proxy_ignore_client_abort"
         | "grpc_pass"
         | "grpc_set_header"
@@ -367,7 +370,6 @@ pub(super) fn disposition(name: &str) -> Disposition {
         | "auth_request_set"
         | "error_page"
         | "add_header"
-        | "add_trailer"
         | "expires"
         | "gzip"
         | "gzip_types"

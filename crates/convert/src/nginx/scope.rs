@@ -58,6 +58,12 @@ impl<'d> Scope<'d> {
         self.all(name).first().copied()
     }
 
+    /// The directive of a name that is in force, unless it is of the outermost level.
+    pub(super) fn inner(&self, name: &str) -> Option<&'d Directive> {
+        let levels = self.levels.get(1..).unwrap_or(&[]).iter().rev();
+        levels.flat_map(|level| level.iter()).find(|directive| directive.name == name)
+    }
+
     /// Which directives of some names are in force.
     pub(super) fn origins(&self, names: &[&str]) -> Vec<Origin> {
         self.any_of(names).iter().map(|directive| directive.origin).collect()

@@ -23,6 +23,8 @@ const OURS: [&str; 10] = [
     "server",
 ];
 
+const OCTETS: &str = "application/octet-stream";
+
 impl<'d> Reader<'d, '_> {
     /// Adds what applies to a route by the blocks that it is in; access rules can make two routes of it.
     pub(super) fn finish(&mut self, place: &Place<'_, 'd>, target: Target, mut route: Route) -> Vec<Route> {
@@ -31,6 +33,9 @@ impl<'d> Reader<'d, '_> {
         self.quiet(place, &route);
         if target == Target::Fixed {
             return vec![route];
+        }
+        if target == Target::Files {
+            self.types(place, &mut route);
         }
         self.body_limit(place, target, &mut route);
         self.rate_limits(place, target, &mut route);
@@ -92,6 +97,29 @@ impl<'d> Reader<'d, '_> {
                     );
                 }
             }
+        }
+    }
+
+    /// Types of files that a server or a location has of its own.
+    fn types(&mut self, place: &Place<'_, 'd>, route: &mut Route) {
+        let types = place.scope.inner("types");
+        let default = place.scope.one("default_type");
+        match (types, default) {
+            (Some(types), Some(default)) if types.children().is_empty() => {
+                route.table.set_in(&["headers", "set"], "Content-Type", default.arg(0), default.origin);
+                self.ledger.carried(types.origin);
+            }
+            (Some(types), _) => self
+                .ledger
+                .differs(types.origin, "Keepwarm knows the types of files; `file_headers` sets others"),
+            (None, Some(_)) => {
+                let default = place.scope.inner("default_type");
+                if let Some(default) = default.filter(|default| default.arg(0) != OCTETS) {
+                    let how = format!("a file of an unknown type is {OCTETS}; `file_headers` sets others");
+                    self.ledger.differs(default.origin, how);
+                }
+            }
+            (None, None) => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! Locations that a path can lead to after `rewrite`, apart from the one that it usually leads to.
 
 use super::location::{Kind, Location, Locations};
+use super::scope::Scope;
 use super::variables::{Piece, pieces};
 use crate::expression::beginning;
 use crate::ledger::Origin;
@@ -124,6 +125,21 @@ fn of(location: Option<&Location<'_>>, names: &[&str]) -> Vec<Vec<Origin>> {
             false => location.scope.origins(&[name]),
         })
         .collect()
+}
+
+/// Whether a location has other rules or headers than another.
+pub(super) fn is_other(scope: &Scope<'_>, usual: &Scope<'_>) -> bool {
+    const INHERITED: [&str; 7] =
+        ["allow", "deny", "auth_basic", "auth_basic_user_file", "auth_request", "add_header", "expires"];
+    INHERITED.iter().any(|name| scope.origins(&[name]) != usual.origins(&[name]))
+        || ["return", "if", "limit_except", "rewrite"].iter().any(|name| scope.own_one(name).is_some())
+        || !serves_files(scope)
+}
+
+/// Whether a location has no source but a directory.
+pub(super) fn serves_files(scope: &Scope<'_>) -> bool {
+    let own = scope.own();
+    !own.iter().any(|directive| directive.name.ends_with("_pass") || directive.name == "try_files")
 }
 
 /// Whether an expression is one for extensions, and the end of a path is another extension.
