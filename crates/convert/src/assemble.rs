@@ -206,7 +206,7 @@ fn listener(
     if group.tls {
         set_tls(&mut table, default, &members, ledger);
     }
-    let (mut routes, mut origins) = routes(default, &members, group.tls);
+    let (mut routes, mut origins) = routes(default, &members, group.tls, ledger);
     hoist(&mut table, &mut routes);
     drop_unreachable(&mut routes, &mut origins, unreachable);
     // What is equal in several listeners is written once for each.
@@ -339,7 +339,12 @@ fn rank(host: &str) -> Rank {
     }
 }
 
-fn routes(default: usize, members: &[&Site], tls: bool) -> (Vec<Table>, Vec<Option<Origin>>) {
+fn routes(
+    default: usize,
+    members: &[&Site],
+    tls: bool,
+    ledger: &mut Ledger,
+) -> (Vec<Table>, Vec<Option<Origin>>) {
     let mut parts: Vec<Part<'_>> = Vec::new();
     for (index, site) in members.iter().enumerate() {
         if index == default {
@@ -370,7 +375,7 @@ fn routes(default: usize, members: &[&Site], tls: bool) -> (Vec<Table>, Vec<Opti
     let (mut tables, mut origins) = (Vec::new(), Vec::new());
     for part in &parts {
         for route in part_routes(part.site) {
-            tables.push(route_table(&route, &part.hosts, tls));
+            tables.push(route_table(&route, &part.hosts, tls, ledger));
             origins.push(route.origin);
         }
     }
@@ -424,15 +429,31 @@ fn part_routes(site: &Site) -> Vec<Route> {
     routes
 }
 
-fn route_table(route: &Route, hosts: &[String], tls: bool) -> Table {
+fn route_table(route: &Route, of_site: &[String], tls: bool, ledger: &mut Ledger) -> Table {
+    let hosts = of_site;
     let mut table = Table::default();
     let mut patterns = route.path.patterns();
     patterns.extend(route.except.iter().map(|pattern| format!("!{pattern}")));
     let condition = route.table.get("host").filter(|_| !hosts.is_empty());
-    let hosts = match condition.and_then(|condition| both(hosts, condition)) {
-        Some(both) => both,
-        None if condition.is_none() => hosts.to_vec(),
-        None => Vec::new(),
+    let hosts = condition.map_or_else(|| Some(hosts.to_vec()), |condition| both(hosts, condition));
+    let Some(hosts) = hosts else {
+        // An expression, and hosts that are patterns: nothing says both.
+        if let Some(origin) =
+            route.table.items.iter().find(|item| item.key == "host").and_then(|item| item.origin)
+        {
+            ledger.lost(
+                origin,
+                "a condition on the host, within a server whose names are patterns",
+                "write the route with both by hand; what it is for gets 501",
+            );
+        }
+        let mut closed =
+            Route { except: route.except.clone(), ..Route::status(route.origin, route.path.clone(), 501) };
+        closed
+            .table
+            .items
+            .extend(route.table.items.iter().filter(|item| CONDITIONS.contains(&item.key.as_str())).cloned());
+        return route_table(&closed, of_site, tls, ledger);
     };
     let has_hosts = !hosts.is_empty();
     if has_hosts {
@@ -452,7 +473,7 @@ fn route_table(route: &Route, hosts: &[String], tls: bool) -> Table {
     table
 }
 
-/// The hosts of a site that meet a condition of a route; `None`: the condition alone is the same.
+/// The hosts of a site that meet a condition of a route; `None`: no patterns say so.
 fn both(hosts: &[String], condition: &Value) -> Option<Vec<String>> {
     let Value::Text(condition) = condition else { return None };
     if condition.starts_with('!') {
@@ -465,19 +486,19 @@ fn both(hosts: &[String], condition: &Value) -> Option<Vec<String>> {
         .filter(|host| rank(host) == Rank::Exact && may_match_text(condition, host))
         .cloned()
         .collect();
-    match (rank(condition), met.is_empty(), hosts.iter().all(|host| rank(host) == Rank::Exact)) {
-        // An expression, and hosts that are patterns: nothing says both.
-        (Rank::Regex | Rank::Wildcard(_) | Rank::End(_), _, false) => None,
-        (_, false, _) => Some(met),
+    let has_patterns = hosts.iter().any(|host| rank(host) != Rank::Exact);
+    match rank(condition) {
+        Rank::Exact if met.is_empty() && hosts.iter().any(|host| may_match_text(host, condition)) => {
+            Some(vec![condition.clone()])
+        }
+        Rank::Regex | Rank::Wildcard(_) | Rank::End(_) | Rank::All if has_patterns => None,
         // No host of the site meets it.
-        (_, true, true) => {
+        _ if met.is_empty() => {
             let mut none = hosts.to_vec();
             none.extend(hosts.iter().map(|host| format!("!{host}")));
             Some(none)
         }
-        (_, true, false) => {
-            hosts.iter().any(|host| may_match(host, condition)).then(|| vec![condition.clone()])
-        }
+        _ => Some(met),
     }
 }
 
@@ -488,13 +509,15 @@ fn may_match_text(condition: &str, host: &str) -> bool {
     }
 }
 
+/// Conditions of a route, apart from that on the host.
+const CONDITIONS: [&str; 7] = ["path", "method", "header", "query", "cookie", "client", "scheme"];
+
 /// Routes behind one of the same hosts that takes all requests.
 fn drop_unreachable(
     routes: &mut Vec<Table>,
     origins: &mut Vec<Option<Origin>>,
     unreachable: &mut Vec<Origin>,
 ) {
-    const CONDITIONS: [&str; 7] = ["path", "method", "header", "query", "cookie", "client", "scheme"];
     let mut kept: Vec<Table> = Vec::new();
     let mut of = Vec::new();
     for (route, origin) in routes.drain(..).zip(origins.drain(..)) {

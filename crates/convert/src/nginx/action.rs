@@ -360,6 +360,10 @@ impl<'d> Reader<'d, '_> {
                 return Vec::new();
             }
         };
+        if is_elsewhere(&place.path, &pattern) {
+            self.ledger.ignored(origin, "no path of its location matches it");
+            return Vec::new();
+        }
         let Some(path) = narrowed(&place.path, &pattern) else {
             self.ledger.lost(origin, "its expression matches other paths than its location", todo);
             return Vec::new();
@@ -612,6 +616,18 @@ fn with_query(replacement: &str, alone: &str, further: &str) -> String {
         // `$request_uri` has it already.
         (None, false) if replacement.contains("$request_uri") => replacement.to_owned(),
         (None, false) => format!("{replacement}{alone}"),
+    }
+}
+
+/// Whether an expression matches no path of a location.
+fn is_elsewhere(path: &PathMatch, pattern: &str) -> bool {
+    match (path, beginning(pattern)) {
+        (PathMatch::Exact(exact), _) => {
+            let regex = regex::bytes::RegexBuilder::new(pattern).unicode(false).build();
+            regex.is_ok_and(|regex| !regex.is_match(exact.as_bytes()))
+        }
+        (PathMatch::Begin(prefix), Some(begin)) => !begin.starts_with(prefix) && !prefix.starts_with(&begin),
+        _ => false,
     }
 }
 

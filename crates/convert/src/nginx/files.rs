@@ -128,6 +128,15 @@ impl<'d> Reader<'d, '_> {
         let prefix = match &place.path {
             PathMatch::Any => "/",
             PathMatch::Begin(prefix) => prefix.as_str(),
+            PathMatch::Exact(path) if path.ends_with('/') => path.as_str(),
+            PathMatch::Regex(pattern) if pattern.ends_with("/$") => {
+                self.ledger.lost(
+                    place.origin,
+                    "the location of the index of a directory is not looked for",
+                    "write a route for the paths of directories by hand",
+                );
+                return Vec::new();
+            }
             PathMatch::Exact(_) | PathMatch::Regex(_) | PathMatch::Patterns(_) => return Vec::new(),
         };
         let alias = place.scope.own_one("alias");
@@ -142,6 +151,12 @@ impl<'d> Reader<'d, '_> {
         let mut routes = Vec::new();
         for location in all.iter().filter(|location| location.directive.origin != place.origin) {
             let found = names.iter().filter(|name| !name.ends_with(".php")).find_map(|name| {
+                if let PathMatch::Exact(path) = &place.path {
+                    let chosen = place.server.locations.choose(&format!("{path}{name}"));
+                    let is_it =
+                        chosen.is_some_and(|chosen| chosen.directive.origin == location.directive.origin);
+                    return is_it.then(|| place.path.clone());
+                }
                 if location.kind != Kind::Regex {
                     let directory = location.text.strip_suffix(name.as_str())?;
                     let fits = directory.ends_with('/') && directory.starts_with(prefix) && is_own(directory);
@@ -363,14 +378,11 @@ impl<'d> Reader<'d, '_> {
     fn only_files(&mut self, place: &Place<'_, 'd>, candidates: &[String], origin: Origin) -> Vec<Route> {
         let has_directories =
             candidates.iter().any(|candidate| candidate.ends_with('/') || candidate.contains("/index."));
-        let pattern = match &place.path {
-            PathMatch::Any => Some("/$".to_owned()),
-            PathMatch::Begin(prefix) => Some(format!("^{}(?:.*/)?$", escape(&encoded(prefix)))),
-            PathMatch::Exact(_) | PathMatch::Regex(_) | PathMatch::Patterns(_) => None,
-        };
         let mut routes = Vec::new();
-        if let (false, Some(pattern)) = (has_directories, pattern) {
-            let mut missing = place.route(PathMatch::Regex(pattern));
+        if !has_directories && !matches!(&place.path, PathMatch::Exact(path) if !path.ends_with('/')) {
+            // The paths of directories, which end with a slash.
+            let mut missing = place.route(place.path.clone());
+            missing.except.push("~[^/]$".to_owned());
             missing.table.set("respond", 404i64, origin);
             routes.extend(self.access(place, missing));
         }

@@ -112,9 +112,10 @@ impl<'d> Reader<'d, '_> {
             outer: Some(location.scope.clone()),
             ..place.redirected(place.scope.clone(), place.origin)
         };
+        let before = place.redirected(location.scope.clone(), place.origin);
         let mut routes = Vec::new();
         for inner in location.scope.own().iter().filter(|inner| inner.name == "if") {
-            routes.extend(self.condition(&both, inner));
+            routes.extend(self.condition(&before, inner));
         }
         routes.extend(self.finish(&both, Target::App, route));
         routes

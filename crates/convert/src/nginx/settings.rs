@@ -32,7 +32,14 @@ impl<'d> Reader<'d, '_> {
         self.compression(place, &mut route);
         self.quiet(place, &route);
         if target == Target::Fixed {
-            return vec![route];
+            // It comes before the rules of its location, but after those of the one that led to it.
+            return match &place.outer {
+                Some(outer) => {
+                    let before = Place { outer: None, ..place.redirected(outer.clone(), place.origin) };
+                    self.access(&before, route)
+                }
+                None => vec![route],
+            };
         }
         if target == Target::Files {
             self.types(place, &mut route);
