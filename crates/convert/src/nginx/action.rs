@@ -418,7 +418,6 @@ impl<'d> Reader<'d, '_> {
             let inner = Place {
                 outer: None,
                 path,
-                except: Vec::new(),
                 variables: variables.clone(),
                 ..place.redirected(place.scope.clone(), origin)
             };
@@ -461,13 +460,8 @@ impl<'d> Reader<'d, '_> {
     ) -> Vec<Route> {
         let origin = directive.origin;
         let scope = target.map_or_else(|| place.server.scope.clone(), |location| location.scope.clone());
-        let mut inner = Place {
-            outer: None,
-            path,
-            except: Vec::new(),
-            variables: variables.clone(),
-            ..place.redirected(scope, origin)
-        };
+        let mut inner =
+            Place { outer: None, path, variables: variables.clone(), ..place.redirected(scope, origin) };
         let mut routes = Vec::new();
         if let Some(location) = target {
             self.ledger.carried(location.directive.origin);
@@ -479,7 +473,7 @@ impl<'d> Reader<'d, '_> {
                 Ok((phase, false)) => routes.extend(phase),
                 Err(why) => {
                     self.ledger.lost(origin, why, REWRITE_TODO);
-                    return vec![Route { except: Vec::new(), ..inner.closed(origin) }];
+                    return vec![inner.closed(origin)];
                 }
             }
         }

@@ -44,8 +44,10 @@ impl<'d> Reader<'d, '_> {
                 "remove links from the directory, or serve a copy of it",
             );
         }
+        let rest = self.beside_alias(place, &route);
         let mut routes = self.index_rules(place);
         routes.extend(self.finish(place, Target::Files, route));
+        routes.extend(rest);
         routes
     }
 
@@ -77,6 +79,25 @@ impl<'d> Reader<'d, '_> {
         };
         route.table.set("files", directory, root.origin);
         true
+    }
+
+    /// Paths of a location that are not below its alias: `/a` and `/ab` of `location /a`.
+    fn beside_alias(&mut self, place: &Place<'_, 'd>, route: &Route) -> Vec<Route> {
+        let PathMatch::Begin(prefix) = &place.path else { return Vec::new() };
+        if place.scope.own_one("alias").is_none() || route.path == place.path {
+            return Vec::new();
+        }
+        let mut routes = Vec::new();
+        if matches!(route.path, PathMatch::Begin(_)) {
+            let mut slash = place.route(PathMatch::Exact(prefix.clone()));
+            let to = super::action::redirect(&format!("{}/$query", encoded(prefix)), 301, place.origin);
+            slash.table.set("redirect", to, place.origin);
+            routes.extend(self.access(place, slash));
+        }
+        let mut rest = place.route(place.path.clone());
+        rest.table.set("respond", 404i64, place.origin);
+        routes.extend(self.access(place, rest));
+        routes
     }
 
     /// The alias of a location around this one.
@@ -140,7 +161,10 @@ impl<'d> Reader<'d, '_> {
             PathMatch::Exact(_) | PathMatch::Regex(_) | PathMatch::Patterns(_) => return Vec::new(),
         };
         let alias = place.scope.own_one("alias");
-        if super::access::denies_all(&place.scope) || (alias.is_some() && is_file(prefix)) {
+        if place.outer.is_some()
+            || super::access::denies_all(&place.scope)
+            || (alias.is_some() && is_file(prefix))
+        {
             return Vec::new();
         }
         let all: Vec<Location<'d>> = place.server.locations.ordered().into_iter().cloned().collect();
@@ -412,6 +436,14 @@ impl<'d> Reader<'d, '_> {
                     place.scope.own_one("try_files").map_or(&[][..], |files| files.args.as_slice());
                 Some(self.only_files(place, candidates, origin))
             }
+            _ if tries_path(place) && self.names(place).is_none_or(|names| names.is_empty()) => {
+                self.ledger.lost(
+                    returned.origin,
+                    "a file that does not exist is 404: its directory cannot be read here",
+                    "write routes for the names of the directory by hand, and one for the rest",
+                );
+                Some(self.static_files(place))
+            }
             _ => {
                 Some(self.before_upstream(place, &location.scope.clone(), location.directive.origin, origin))
             }
@@ -463,14 +495,8 @@ impl<'d> Reader<'d, '_> {
         let mut routes = Vec::new();
         let mut before = None;
         let root = place.scope.one("root").map(|root| (absolute(root.arg(0)), root.origin));
-        // Names of a part of the site are below its prefix.
-        let prefix = match &place.path {
-            PathMatch::Any => Some("/"),
-            PathMatch::Begin(prefix) if prefix.ends_with('/') => Some(prefix.as_str()),
-            _ => None,
-        };
         let root = root.filter(|_| tries_path(place));
-        let entries = root.as_ref().and_then(|(root, _)| self.entries(root, prefix?));
+        let entries = self.names(place);
         match (&root, entries) {
             (Some((path, from)), Some(patterns)) if !patterns.is_empty() => {
                 self.ledger.differs(origin, format!("the names that {path} has now are served from it; give the patterns of a new one a route"));
@@ -489,6 +515,18 @@ impl<'d> Reader<'d, '_> {
         }
         routes.extend(rest);
         routes
+    }
+
+    /// Patterns for what the directory of a place has now.
+    fn names(&self, place: &Place<'_, 'd>) -> Option<Vec<String>> {
+        // Names of a part of the site are below its prefix.
+        let prefix = match &place.path {
+            PathMatch::Any => "/",
+            PathMatch::Begin(prefix) if prefix.ends_with('/') => prefix.as_str(),
+            _ => return None,
+        };
+        let root = place.scope.one("root").filter(|_| tries_path(place))?;
+        self.entries(&absolute(root.arg(0)), prefix)
     }
 
     /// Patterns for the entries of a directory.
