@@ -350,8 +350,7 @@ fn routes(
         if index == default {
             // Its names need no mention where no pattern of another site can match them: what no other site has is its.
             let others = members.iter().enumerate().filter(|(other, _)| *other != index);
-            let patterns: Vec<&String> =
-                others.flat_map(|(_, other)| &other.hosts).filter(|host| rank(host) != Rank::Exact).collect();
+            let patterns: Vec<&String> = others.flat_map(|(_, other)| &other.hosts).collect();
             for host in site.hosts.iter().filter(|host| {
                 patterns.iter().any(|pattern| rank(pattern) >= rank(host) && may_match(pattern, host))
             }) {
@@ -388,13 +387,13 @@ fn may_match(pattern: &str, host: &str) -> bool {
         return true;
     }
     match (pattern.strip_prefix('~'), pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (None, None, None) => pattern == host,
         (Some(expression), ..) => {
             let regex = regex::bytes::RegexBuilder::new(expression).unicode(false).build();
             regex.map_or(true, |regex| regex.is_match(host.as_bytes()))
         }
         (_, Some(end), _) => host.ends_with(end),
         (.., Some(start)) => host.starts_with(start),
-        _ => true,
     }
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn read(
         sends: Vec::new(),
         quiet: Vec::new(),
         pending_front: None,
+        redirects: 0,
     };
     reader.http_level();
     for server in levels.iter().filter(|directive| directive.name == "server") {
@@ -101,6 +102,8 @@ struct Reader<'d, 'a> {
     quiet: Vec<String>,
     /// The script of that server for paths without a file.
     pending_front: Option<String>,
+    /// Internal redirects on the way to what is read.
+    redirects: usize,
 }
 
 impl Reader<'_, '_> {

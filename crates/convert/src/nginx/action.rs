@@ -56,6 +56,9 @@ impl<'s, 'd> Place<'s, 'd> {
     }
 }
 
+/// Internal redirects of one request; nginx has 10.
+const REDIRECTS_LIMIT: usize = 4;
+
 const REWRITE_TODO: &str = "write it as `rewrite` or `redirect` of a route by hand";
 
 /// Redirects of a `rewrite`, and their statuses.
@@ -414,9 +417,16 @@ impl<'d> Reader<'d, '_> {
                 return Vec::new();
             }
         };
+        // The prefix is a part of the name of no file now.
+        let path = match path {
+            PathMatch::Begin(prefix) if prefix != "/" => {
+                PathMatch::Regex(format!("^{}", crate::model::escape(&crate::model::encoded(&prefix))))
+            }
+            path => path,
+        };
         if directive.arg(2) == "break" && place.path != PathMatch::Any {
             let inner = Place {
-                outer: None,
+                outer: place.outer.clone(),
                 path,
                 variables: variables.clone(),
                 ..place.redirected(place.scope.clone(), origin)
@@ -460,8 +470,30 @@ impl<'d> Reader<'d, '_> {
     ) -> Vec<Route> {
         let origin = directive.origin;
         let scope = target.map_or_else(|| place.server.scope.clone(), |location| location.scope.clone());
-        let mut inner =
-            Place { outer: None, path, variables: variables.clone(), ..place.redirected(scope, origin) };
+        let inner = Place {
+            outer: place.outer.clone(),
+            path,
+            variables: variables.clone(),
+            ..place.redirected(scope, origin)
+        };
+        if self.redirects >= REDIRECTS_LIMIT {
+            self.ledger.lost(origin, "its location leads to another one again and again", REWRITE_TODO);
+            return vec![inner.closed(origin)];
+        }
+        self.redirects += 1;
+        let routes = self.routes_of_target(directive, inner, target, template);
+        self.redirects -= 1;
+        routes
+    }
+
+    fn routes_of_target(
+        &mut self,
+        directive: &Directive,
+        mut inner: Place<'_, 'd>,
+        target: Option<&Location<'d>>,
+        template: &str,
+    ) -> Vec<Route> {
+        let origin = directive.origin;
         let mut routes = Vec::new();
         if let Some(location) = target {
             self.ledger.carried(location.directive.origin);
@@ -562,7 +594,8 @@ impl<'d> Reader<'d, '_> {
         if let Some(program) = place.scope.own().iter().find(|inner| is_program(&inner.name)) {
             return vec![place.closed(program.origin)];
         }
-        if let Some(files) = own("try_files") {
+        // The methods that `limit_except` limits get files only.
+        if let Some(files) = own("try_files").filter(|_| !place.scope.is_limited()) {
             return self.try_files(place, files);
         }
         self.static_files(place)

@@ -154,9 +154,9 @@ impl<'d> Reader<'d, '_> {
                 self.ledger.lost(
                     place.origin,
                     "the location of the index of a directory is not looked for",
-                    "write a route for the paths of directories by hand",
+                    "write a route for the paths of directories by hand; they get 501",
                 );
-                return Vec::new();
+                return vec![place.closed(place.origin)];
             }
             PathMatch::Exact(_) | PathMatch::Regex(_) | PathMatch::Patterns(_) => return Vec::new(),
         };
@@ -166,6 +166,14 @@ impl<'d> Reader<'d, '_> {
             || (alias.is_some() && is_file(prefix))
         {
             return Vec::new();
+        }
+        if let PathMatch::Exact(path) = &place.path
+            && let Some(name) = names.first()
+            && place.server.locations.choose(&format!("{path}{name}")).is_none()
+            && super::targets::is_other(&place.server.scope, &place.scope)
+        {
+            // The index is served by the server itself.
+            return self.content(&place.redirected(place.server.scope.clone(), place.origin));
         }
         let all: Vec<Location<'d>> = place.server.locations.ordered().into_iter().cloned().collect();
         let is_own = |path: &str| {
@@ -206,8 +214,8 @@ impl<'d> Reader<'d, '_> {
                 ..place.redirected(location.scope.clone(), location.directive.origin)
             };
             let is_plain = super::targets::serves_files(&location.scope)
-                && place.scope.own_one("alias").is_none()
-                && place.scope.origins(&["root", "alias"]) == location.scope.origins(&["root", "alias"]);
+                && alias.is_none()
+                && location.scope.any_of(&["root", "alias"]).first().is_some_and(|root| root.name == "root");
             let is_aliased = alias
                 .is_some_and(|alias| alias.arg(0).ends_with('/') && !alias.arg(0).contains('$'))
                 && matches!(path, PathMatch::Regex(_))
@@ -473,6 +481,9 @@ impl<'d> Reader<'d, '_> {
             self.ledger.differs(rewrite.origin, "the script finds the path in REQUEST_URI");
             return self.pass_to_script(place, &script, origin);
         }
+        if super::targets::serves_files(&location.scope) {
+            return self.before_upstream(place, &location.scope, location.directive.origin, origin);
+        }
         let within = place.redirected(location.scope.clone(), location.directive.origin);
         let mut routes = self.place(&within);
         let root = place.scope.one("root").filter(|_| tries_path(place));
@@ -510,6 +521,14 @@ impl<'d> Reader<'d, '_> {
             (None, _) => self.ledger.carried(origin),
         }
         let mut rest = self.place(&place.redirected(scope.clone(), named));
+        let takes_files = |route: &Route| route.table.has("upstream") || route.table.has("app");
+        if before.is_some() && !rest.iter().any(takes_files) {
+            self.ledger.lost(
+                origin,
+                "its directory cannot be read here, and files of it are not tried first",
+                "write a route with `files` for the names in it by hand",
+            );
+        }
         for route in rest.iter_mut().filter(|route| route.table.has("upstream")) {
             route.files_before = before.clone();
         }

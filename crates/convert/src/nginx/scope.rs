@@ -26,6 +26,11 @@ impl<'d> Scope<'d> {
         Scope { rules, ..self.clone() }
     }
 
+    /// Whether it is that of `limit_except`.
+    pub(super) fn is_limited(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
     /// The directives of the innermost level.
     pub(super) fn own(&self) -> &'d [Directive] {
         self.levels.last().copied().unwrap_or(&[])

@@ -129,8 +129,17 @@ fn of(location: Option<&Location<'_>>, names: &[&str]) -> Vec<Vec<Origin>> {
 
 /// Whether a location has other rules or headers than another.
 pub(super) fn is_other(scope: &Scope<'_>, usual: &Scope<'_>) -> bool {
-    const INHERITED: [&str; 7] =
-        ["allow", "deny", "auth_basic", "auth_basic_user_file", "auth_request", "add_header", "expires"];
+    const INHERITED: [&str; 9] = [
+        "allow",
+        "deny",
+        "auth_basic",
+        "auth_basic_user_file",
+        "auth_request",
+        "add_header",
+        "expires",
+        "root",
+        "alias",
+    ];
     INHERITED.iter().any(|name| scope.origins(&[name]) != usual.origins(&[name]))
         || ["return", "if", "limit_except", "rewrite"].iter().any(|name| scope.own_one(name).is_some())
         || !serves_files(scope)
