@@ -200,15 +200,15 @@ fn a_body_written_behind_its_head_is_not_delayed() {
     let server = Server::start(&config(&format!("[\"@PYTHON@\", \"-c\", {script:?}]"), 1, ""));
     let mut client = server.client().patient(LONG);
     client.ask(get("/"));
-    let mut times: Vec<Duration> = (0..20)
+    // Where the kernel delays it, it delays each.
+    let fastest = (0..20)
         .map(|_| {
             let begun = Instant::now();
             assert_eq!(client.ask(get("/")).text(), "body");
             begun.elapsed()
         })
-        .collect();
-    times.sort_unstable();
-    assert!(times[10] < Duration::from_millis(30), "{times:?}");
+        .min();
+    assert!(fastest < Some(Duration::from_millis(40)), "{fastest:?}");
 }
 
 #[test]

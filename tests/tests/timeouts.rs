@@ -76,7 +76,7 @@ fn with_streams(limits: &str) -> Vec<Server> {
 /// A response of this media type that has begun.
 fn begun_stream(server: &Server, kind: &str) -> Client {
     let mut client = sent(server, &get(&format!("/quiet?type={kind}")));
-    client.read_through(b"first,");
+    client.read_through(b"first,\r\n");
     client
 }
 
