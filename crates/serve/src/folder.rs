@@ -15,6 +15,7 @@ mod name;
 mod package;
 mod recent;
 mod rewrite;
+mod script_handling;
 
 use std::cell::RefCell;
 use std::fs::{File, Metadata};
