@@ -175,6 +175,10 @@ impl RecordAssembler {
             RecordKind::PhpException if line.starts_with(b"Stack trace:") || lines::is_php_call(line) => {
                 Some(RecordKind::PhpException)
             }
+            // php-fpm's master drops the empty line in front of it.
+            RecordKind::PhpException if line.starts_with(b"Next ") && lines::names_php_place(line) => {
+                Some(RecordKind::PhpException)
+            }
             RecordKind::PhpMessage if lines::names_php_place(line) => Some(RecordKind::PhpException),
             RecordKind::PhpMessage => Some(RecordKind::PhpMessage),
             RecordKind::ChainedException => lines::is_traceback(line).then_some(RecordKind::Traceback),

@@ -175,6 +175,11 @@ fn an_uncaught_exception_of_php_is_one_record() {
     );
     is_one(
         Level::ERROR,
+        "PHP message: PHP Fatal error:  Uncaught LogicException: no such card in /srv/shop.php:3\nStack trace:\n#0 {main}\n\
+         Next RuntimeError: in vain in /srv/shop.php:5\nStack trace:\n#0 {main}\n  thrown in /srv/shop.php on line 5",
+    );
+    is_one(
+        Level::ERROR,
         "PHP message: PHP Fatal error:  Uncaught Error: x in a.php:1\nStack trace:\n#0 {main}\n  thrown in a.php on line 1",
     );
 }
