@@ -77,7 +77,7 @@ fn in_force(scope: &Scope<'_>) -> [Vec<Origin>; 3] {
         let refuses = match names {
             ["auth_basic"] => rules.iter().any(|rule| rule.arg(0) != "off"),
             ["auth_request"] => rules.iter().any(|rule| rule.arg(0) != "off"),
-            _ => !rules.is_empty(),
+            _ => rules.iter().any(|rule| rule.name == "deny"),
         };
         let mut origins = if refuses { scope.origins(names) } else { Vec::new() };
         if refuses && names == ["auth_basic"] {

@@ -194,6 +194,19 @@ impl<'d> Reader<'d, '_> {
                     let fits = directory.ends_with('/') && directory.starts_with(prefix) && is_own(directory);
                     return fits.then(|| PathMatch::Exact(directory.to_owned()));
                 }
+                // `location ~ ^/admin/.+$` has the index of /admin/, but not /admin/ itself.
+                let start = crate::expression::beginning(&location.text).unwrap_or_default();
+                let start = start.rfind('/').and_then(|at| start.get(..=at)).unwrap_or("");
+                let is_start = start.starts_with(prefix)
+                    && is_own(start)
+                    && place
+                        .server
+                        .locations
+                        .choose(&format!("{start}{name}"))
+                        .is_some_and(|chosen| chosen.directive.origin == location.directive.origin);
+                if is_start && start != prefix {
+                    return Some(PathMatch::Exact(start.to_owned()));
+                }
                 let directories = [prefix.to_owned(), format!("{}/x/", prefix.trim_end_matches('/'))];
                 let fits = directories.iter().any(|directory| {
                     let chosen = place.server.locations.choose(&format!("{directory}{name}"));
