@@ -1,6 +1,6 @@
 //! `RewriteRule`s of a server: redirects, denials, and what front controllers need.
 
-use super::site::parts::places;
+use super::site::mounts::places;
 use super::site::regions::in_directory;
 use super::site::{Host, Mount, Reader};
 use super::syntax::Node;
@@ -241,7 +241,7 @@ fn path_condition(condition: &Node) -> Result<(bool, String), String> {
     }
     let (is_negated, plain) = pattern.strip_prefix('!').map_or((false, pattern), |rest| (true, rest));
     match plain.starts_with(['=', '<', '>', '-']) {
-        true => Err("a condition on REQUEST_URI that is no expression".to_owned()),
+        true => Err("a condition on REQUEST_URI without a regular expression".to_owned()),
         false => Ok((is_negated, expression::check(plain, flags.contains("NC"))?)),
     }
 }

@@ -2,7 +2,9 @@
 
 mod access;
 mod directories;
-pub(super) mod parts;
+pub(super) mod mounts;
+mod parts;
+mod pieces;
 mod proxy;
 mod redirects;
 pub(super) mod regions;
@@ -258,7 +260,7 @@ impl<'a> Reader<'a> {
             }
         }
         for section in host.all.iter().copied().filter(|node| node.name == "directory") {
-            let is_whole = parts::places(mounts, section.arg(0)).iter().any(|place| place == "/");
+            let is_whole = mounts::places(mounts, section.arg(0)).iter().any(|place| place == "/");
             for node in section.inner.iter().filter(|node| node.name.starts_with("redirect")) {
                 match is_whole {
                     true => routes.extend(self.redirection(node)),

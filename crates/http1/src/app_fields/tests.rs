@@ -21,6 +21,7 @@ fn sums_up_in_any_case() {
         close: true,
         has_date: true,
         has_content_type: true,
+        is_stream: false,
         announces_trailers: true,
         hop_by_hop: None,
     };
