@@ -13,6 +13,12 @@ const CLOSED: &str = "what it may refuse gets 501; write a route with the condit
 impl<'d> Reader<'d, '_> {
     /// The routes of an `if`: none where it is dropped.
     pub(super) fn condition(&mut self, place: &Place<'_, 'd>, block: &'d Directive) -> Vec<Route> {
+        if is_missing_script(block) && place.scope.own_one("fastcgi_pass").is_some() {
+            let how = "the entry script handles requests for scripts that do not exist";
+            self.ledger.differs(block.origin, how);
+            block.children().iter().for_each(|inner| self.ledger.carried(inner.origin));
+            return Vec::new();
+        }
         if is_missing_file(block) {
             return self.front_controller(place, block);
         }
@@ -237,6 +243,15 @@ fn is_without_head(block: &Directive) -> bool {
     let text = block.args.join(" ");
     let is_negated = text.contains("!=") || text.contains("!~");
     text.contains("$request_method") && is_negated && text.contains("GET") && !text.contains("HEAD")
+}
+
+/// `if (!-f $document_root$fastcgi_script_name) { return 404; }`
+fn is_missing_script(block: &Directive) -> bool {
+    let text: String = block.args.concat();
+    let is_script = ["$document_root$fastcgi_script_name", "$request_filename"]
+        .iter()
+        .any(|name| text == format!("(!-f{name})") || text == format!("(!-e{name})"));
+    is_script && block.children().iter().all(|inner| inner.name == "return" && inner.arg(0) == "404")
 }
 
 /// `return 403` and the like.

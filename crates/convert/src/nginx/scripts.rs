@@ -5,7 +5,7 @@ use super::action::{Place, Target};
 use super::scope::Scope;
 use super::syntax::Directive;
 use crate::ledger::Origin;
-use crate::model::Route;
+use crate::model::{PathMatch, Route};
 use crate::php::{self, Scripts};
 use crate::units::{nginx_time, time};
 
@@ -117,8 +117,52 @@ impl<'d> Reader<'d, '_> {
         for inner in location.scope.own().iter().filter(|inner| inner.name == "if") {
             routes.extend(self.condition(&before, inner));
         }
+        routes.extend(self.other_scripts(&both, script, &route, origin));
         routes.extend(self.finish(&both, Target::App, route));
         routes
+    }
+
+    /// Paths that have a script in them which no location passes on: `location ~ \.php$` does not match `/x.php/y`, so
+    /// nginx gives it to the entry script. An app would run `/x.php`, past any rule for it.
+    fn other_scripts(
+        &mut self,
+        place: &Place<'_, 'd>,
+        script: &str,
+        route: &Route,
+        origin: Origin,
+    ) -> Vec<Route> {
+        let runs = |path: &str| {
+            let location = place.server.locations.choose(path);
+            location.is_some_and(|location| location.scope.own_one("fastcgi_pass").is_some())
+        };
+        let end = match (runs("/x/y.php"), runs("/x/y.php/z")) {
+            (false, _) => "(?:/|$)",
+            (true, false) => "/",
+            (true, true) => return Vec::new(),
+        };
+        let prefix = match &place.path {
+            PathMatch::Any => "/",
+            PathMatch::Begin(prefix) => prefix.as_str(),
+            PathMatch::Exact(_) => return Vec::new(),
+            PathMatch::Regex(_) | PathMatch::Patterns(_) => {
+                self.ledger.lost(
+                    origin,
+                    "a path such as /x.php/y runs the script in it, which nginx does not",
+                    "write a route for such paths by hand",
+                );
+                return Vec::new();
+            }
+        };
+        let prefix = crate::model::escape(&crate::model::encoded(prefix));
+        let mut other = route.clone();
+        other.path = PathMatch::Regex(format!("^{prefix}.*(?i:\\.php){end}"));
+        other.except.extend([script.to_owned(), format!("{script}/*")]);
+        other.table.remove("try_files");
+        other.table.set("rewrite", script, origin);
+        let how =
+            format!("a path with another script in it, such as /x.php/y, is {script} for the entry script");
+        self.ledger.differs(origin, how);
+        self.finish(place, Target::App, other)
     }
 
     /// The app of the scripts of a location.
