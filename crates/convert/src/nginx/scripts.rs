@@ -2,6 +2,7 @@
 
 use super::Reader;
 use super::action::{Place, Target};
+use super::location::{Kind, Location};
 use super::scope::Scope;
 use super::syntax::Directive;
 use crate::ledger::Origin;
@@ -43,6 +44,25 @@ const USUAL: [&str; 31] = [
     "FCGI_ROLE",
     "modHeadersAvailable",
 ];
+
+/// Entries that are looked at below a root.
+const ENTRIES_LIMIT: usize = 10_000;
+
+/// Whether a directory below this one has an index.php; `true` if that cannot be known.
+fn has_index(directory: &std::path::Path, is_below: bool, entries: &mut usize) -> bool {
+    let Ok(list) = directory.read_dir() else { return true };
+    for entry in list.flatten() {
+        if *entries == 0 || (is_below && entry.file_name().eq_ignore_ascii_case("index.php")) {
+            return true;
+        }
+        *entries -= 1;
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
+        if is_directory && entry.path().is_dir() && has_index(&entry.path(), true, entries) {
+            return true;
+        }
+    }
+    false
+}
 
 impl<'d> Reader<'d, '_> {
     pub(super) fn scripts(&mut self, place: &Place<'_, 'd>, pass: &Directive) -> Vec<Route> {
@@ -117,8 +137,85 @@ impl<'d> Reader<'d, '_> {
         for inner in location.scope.own().iter().filter(|inner| inner.name == "if") {
             routes.extend(self.condition(&before, inner));
         }
+        routes.extend(self.index_scripts(&both, &location));
         routes.extend(self.other_scripts(&both, script, &route, origin));
         routes.extend(self.finish(&both, Target::App, route));
+        routes
+    }
+
+    /// An app runs the index.php of any directory: that is said where there may be one.
+    fn lose_indexes(&mut self, place: &Place<'_, 'd>, origin: Origin) {
+        let root = place.scope.one("root").map(|root| super::server::absolute(root.arg(0)));
+        let directory = root.map(|root| self.files.here(std::path::Path::new(&root)));
+        let mut entries = ENTRIES_LIMIT;
+        if directory.is_none_or(|directory| has_index(&directory, false, &mut entries)) {
+            self.ledger.lost(
+                origin,
+                "a directory with an index.php runs it, whatever nginx has for that script",
+                "write a route for the paths of these directories by hand",
+            );
+        }
+    }
+
+    /// Rules for `/x/index.php`, which an app runs on `/x/` too.
+    fn index_scripts(&mut self, place: &Place<'_, 'd>, usual: &Location<'d>) -> Vec<Route> {
+        let prefix = match &place.path {
+            PathMatch::Any => "/",
+            PathMatch::Begin(prefix) if prefix.ends_with('/') => prefix.as_str(),
+            _ => return Vec::new(),
+        };
+        let locations = &place.server.locations;
+        let takes = |location: &Location<'d>, path: &str| {
+            let chosen = locations.choose(path);
+            chosen.is_some_and(|chosen| chosen.directive.origin == location.directive.origin)
+        };
+        let others: Vec<Location<'d>> = locations
+            .ordered()
+            .into_iter()
+            .filter(|location| location.directive.origin != usual.directive.origin)
+            .filter(|location| super::targets::is_guarded(location, Some(usual)))
+            .cloned()
+            .collect();
+        let mut routes = Vec::new();
+        for location in &others {
+            let start = match location.kind {
+                Kind::Exact => location.text.strip_suffix("index.php").unwrap_or(""),
+                Kind::Regex => {
+                    let start = crate::expression::beginning(&location.text).unwrap_or_default();
+                    let end = start.rfind('/').map_or(0, |at| at + 1);
+                    location.text.get(1..=end).unwrap_or("")
+                }
+                Kind::Begin | Kind::Stop | Kind::Named => continue,
+            };
+            let start = match location.kind {
+                Kind::Regex if !start.starts_with('/') || !start.ends_with('/') => prefix,
+                _ => start,
+            };
+            let (here, below) = (
+                takes(location, &format!("{start}index.php")),
+                takes(location, &format!("{start}x/index.php")),
+            );
+            let escaped = crate::model::escape(&crate::model::encoded(start));
+            let is_anywhere = location.kind == Kind::Regex && start == prefix;
+            let path = match (here, below) {
+                _ if !start.starts_with(prefix) => continue,
+                (_, true) if is_anywhere => {
+                    self.lose_indexes(place, location.directive.origin);
+                    continue;
+                }
+                (true, false) => PathMatch::Exact(start.to_owned()),
+                (_, true) => PathMatch::Regex(format!("^{escaped}(?:.*/)?$")),
+                (false, false) => {
+                    if location.kind == Kind::Regex && location.text.contains("php") {
+                        self.lose_indexes(place, location.directive.origin);
+                    }
+                    continue;
+                }
+            };
+            let origin = location.directive.origin;
+            let within = Place { path, ..place.redirected(location.scope.clone(), origin) };
+            routes.extend(self.place(&within));
+        }
         routes
     }
 
@@ -162,6 +259,9 @@ impl<'d> Reader<'d, '_> {
         let how =
             format!("a path with another script in it, such as /x.php/y, is {script} for the entry script");
         self.ledger.differs(origin, how);
+        if end != "/" {
+            self.lose_indexes(place, origin);
+        }
         self.finish(place, Target::App, other)
     }
 
