@@ -54,6 +54,23 @@ class Templates(unittest.TestCase):
             inherited = json.loads(worker.get("/inherited").body)
             self.assertEqual([one for one in inherited if one.startswith("socket:")], [])
 
+    def test_a_library_that_ends_its_threads_before_a_fork_is_no_obstacle(self):
+        """NumPy's: it starts them when it is imported, on every machine with more than one core."""
+        with Forked("native_app") as worker:
+            self.assertEqual(worker.get("/").body, b"served")
+            self.assertEqual(worker.log(), "")
+
+    def test_a_library_that_keeps_its_threads_is_one(self):
+        mine, control = socket.socketpair()
+        with mine, control:
+            done = subprocess.run(
+                [sys.executable, "-m", "keepwarm", "native_app", "--preload"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                timeout=PATIENCE, cwd=driver.APPS, pass_fds=[control.fileno()],
+                env=dict(os.environ, PYTHONPATH=str(driver.SOURCE), KEEPWARM_FD=str(control.fileno()), STAYS="1"),
+            )  # fmt: skip
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("a library of the application started 1 native thread while loading, and keeps it at a fork", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

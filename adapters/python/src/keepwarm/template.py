@@ -4,6 +4,7 @@ import os
 import socket
 import sys
 import threading
+import warnings
 
 from keepwarm import hooks, log, process
 
@@ -16,6 +17,8 @@ def serve(control):
 
     Refuses, with status 1, a process that a fork would not copy whole: one with more threads than this.
     """
+    if not _python_threads():
+        _end_threads_of_libraries()
     reason = threads()
     if reason:
         log.error(f"preload is not possible: {reason}; a fork copies one thread only: start the others in an `after_fork` hook, or turn `preload` off")
@@ -51,16 +54,40 @@ def serve(control):
 
 def threads():
     """Why this process is not to be forked, in words; None when it may be."""
-    others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    others = _python_threads()
     if others:
         return f"the application started the {'thread' if len(others) == 1 else 'threads'} {', '.join(map(repr, sorted(others)))} while loading"
-    try:
-        count = len(os.listdir("/proc/self/task"))
-    except OSError:
-        return None
-    if count > 1:
-        return f"a library of the application started {count - 1} native thread{'s' if count > 2 else ''} while loading"
+    count = _native_threads()
+    if count:
+        several = count > 1
+        return f"a library of the application started {count} native thread{'s' if several else ''} while loading, and keeps {'them' if several else 'it'} at a fork"
     return None
+
+
+def _python_threads():
+    return [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+
+
+def _native_threads():
+    try:
+        return len(os.listdir("/proc/self/task")) - 1
+    except OSError:
+        return 0
+
+
+def _end_threads_of_libraries():
+    """Forks a child for nothing: a library that knows of forks ends its threads before one, and starts them anew when it needs them.
+
+    OpenBLAS does, whose threads begin with `import numpy`. What is left after that would be lost in a worker.
+    """
+    if not _native_threads():
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of a fork beside other threads
+        pid = os.fork()
+    if not pid:
+        os._exit(0)
+    os.waitpid(pid, 0)
 
 
 def _fork(control, number, descriptors):
