@@ -225,7 +225,9 @@ impl RecordAssembler {
             self.level = Level::ERROR;
             return RecordKind::Exception;
         }
-        if inner.starts_with(b"from ") || (inner.starts_with(b"at ") && level::names_error(&self.text)) {
+        // Ruby's `from shop.rb:3:in …`; `from shop import card` is the line that a warning of Python's is about.
+        let is_ruby_place = inner.starts_with(b"from ") && !inner.windows(8).any(|part| part == b" import ");
+        if is_ruby_place || (inner.starts_with(b"at ") && level::names_error(&self.text)) {
             self.level = Level::ERROR;
         }
         match kind {

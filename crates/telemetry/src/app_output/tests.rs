@@ -204,6 +204,12 @@ fn an_exception_that_php_has_logged_is_one_record() {
     );
 }
 
+/// Below it is the line of the source that it is about; `from` begins a place of Ruby's, too.
+#[test]
+fn a_warning_of_python_about_an_import_stays_a_warning() {
+    is_one(Level::WARN, "/srv/shop.py:3: DeprecationWarning: card is deprecated\n  from shop import card");
+}
+
 #[test]
 fn a_backtrace_of_ruby_is_one_record() {
     is_one(
