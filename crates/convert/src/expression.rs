@@ -21,6 +21,40 @@ pub(crate) fn check(pattern: &str, ignore_case: bool) -> Result<String, String> 
     }
 }
 
+/// An expression on decoded paths as one on paths as requests have them; `None`: it has such a character in a class.
+pub(crate) fn encoded(pattern: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut in_class = false;
+    let mut is_escaped = false;
+    for c in pattern.chars() {
+        let is_plain = c.is_ascii_graphic() && c != '"';
+        match (is_plain, in_class) {
+            (true, _) => {
+                match c {
+                    's' | 'S' if is_escaped => return None,
+                    '[' if !is_escaped => in_class = true,
+                    ']' if !is_escaped => in_class = false,
+                    _ => {}
+                }
+                is_escaped = c == '\\' && !is_escaped;
+                out.push(c);
+            }
+            (false, true) => return None,
+            (false, false) => {
+                if is_escaped {
+                    out.pop();
+                }
+                is_escaped = false;
+                let mut bytes = [0; 4];
+                let text: String =
+                    c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect();
+                out.push_str(&format!("(?:{text})"));
+            }
+        }
+    }
+    Some(out)
+}
+
 /// The parts of an expression with one negative look-ahead, `A(?!B)C`: `AC`, and `AB`, which must not match.
 pub(crate) fn without_look_ahead(pattern: &str) -> Option<(String, String)> {
     let (before, rest) = pattern.split_once("(?!")?;
@@ -81,6 +115,15 @@ mod tests {
         assert_eq!(check("^/a\\/b", false).as_deref(), Ok("^/a/b"));
         assert!(check("^/(?!admin)", false).unwrap_err().contains("look-around"));
         assert!(check("(a", false).is_err());
+    }
+
+    #[test]
+    fn expressions_on_decoded_paths() {
+        assert_eq!(encoded("^/a b/[a-z]+$").as_deref(), Some("^/a(?:%20)b/[a-z]+$"));
+        assert_eq!(encoded("^/a\\ b").as_deref(), Some("^/a(?:%20)b"));
+        assert_eq!(encoded("/é\\.php$").as_deref(), Some("/(?:%C3%A9)\\.php$"));
+        assert_eq!(encoded("^/[a b]"), None);
+        assert_eq!(encoded("^/a\\sb"), None);
     }
 
     #[test]

@@ -108,7 +108,10 @@ impl<'d> Reader<'d, '_> {
             Kind::Exact => PathMatch::Exact(location.text.clone()),
             Kind::Begin | Kind::Stop => PathMatch::Begin(location.text.clone()),
             Kind::Named => return Vec::new(),
-            Kind::Regex => match self.expression(&location.pattern(), location.ignores_case()) {
+            Kind::Regex => match crate::expression::encoded(&location.pattern())
+                .ok_or_else(|| "paths are compared in their encoded form".to_owned())
+                .and_then(|pattern| self.expression(&pattern, location.ignores_case()))
+            {
                 Ok(pattern) => {
                     variables.groups = groups(&pattern);
                     PathMatch::Regex(pattern)
@@ -356,7 +359,9 @@ impl<'d> Reader<'d, '_> {
     pub(super) fn rewrite(&mut self, place: &Place<'_, 'd>, directive: &Directive) -> Vec<Route> {
         let (origin, flag) = (directive.origin, directive.arg(2));
         let todo = "write it as `rewrite` or `redirect` of a route by hand";
-        let pattern = match self.expression(directive.arg(0), false) {
+        let encoded = crate::expression::encoded(directive.arg(0))
+            .ok_or_else(|| "paths are compared in their encoded form".to_owned());
+        let pattern = match encoded.and_then(|pattern| self.expression(&pattern, false)) {
             Ok(pattern) => pattern,
             Err(why) => {
                 self.ledger.lost(origin, why, todo);
