@@ -71,7 +71,7 @@ impl Reader<'_> {
             "TRUE" if !negated => return Some(None),
             "HTTP" | "METH_GET" | "METH_POST" | "LOCALHOST" => {
                 let words: Vec<String> = match term {
-                    "METH_GET" => vec!["method".to_owned(), "GET".to_owned()],
+                    "METH_GET" => vec!["method".to_owned(), "GET".to_owned(), "HEAD".to_owned()],
                     "METH_POST" => vec!["method".to_owned(), "POST".to_owned()],
                     "LOCALHOST" => vec!["src".to_owned(), "127.0.0.1".to_owned()],
                     _ => return Some(None),
@@ -229,11 +229,19 @@ pub(super) fn condition(words: &[String], negated: bool, origin: Origin) -> Opti
         "url_param" | "urlp" => {
             table.set_in(&["query"], argument, values(all(suffix)?, suffix, negated), origin)
         }
-        "method" => table.set(
-            "method",
-            one_or_list(patterns.iter().map(|method| format!("{sign}{method}")).collect()),
-            origin,
-        ),
+        "method" => {
+            // `GET` of a route includes `HEAD`, and that of HAProxy does not.
+            let (has_get, has_head) = (patterns.contains(&"GET"), patterns.contains(&"HEAD"));
+            if negated && has_get && !has_head {
+                return None;
+            }
+            let methods = patterns.iter().filter(|method| !(has_get && **method == "HEAD"));
+            table.set(
+                "method",
+                one_or_list(methods.map(|method| format!("{sign}{method}")).collect()),
+                origin,
+            );
+        }
         "src" => {
             let clients: Vec<String> = patterns.iter().map(|address| format!("{sign}{address}")).collect();
             if !patterns.iter().all(|address| crate::cidr::is_address(address)) {
