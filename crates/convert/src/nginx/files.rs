@@ -337,8 +337,14 @@ impl<'d> Reader<'d, '_> {
                 _ => route.table.set("index", one_or_list(names), index.origin),
             }
         }
-        if let Some(listing) = place.scope.one("autoindex").filter(|listing| listing.arg(0) == "on") {
-            route.table.set("listing", true, listing.origin);
+        let tries_directories = place
+            .scope
+            .own_one("try_files")
+            .is_none_or(|files| files.args.iter().any(|candidate| candidate.ends_with('/')));
+        match place.scope.one("autoindex").filter(|listing| listing.arg(0) == "on") {
+            Some(listing) if tries_directories => route.table.set("listing", true, listing.origin),
+            Some(listing) => self.ledger.ignored(listing.origin, "`try_files` tries no directory"),
+            None => {}
         }
     }
 
