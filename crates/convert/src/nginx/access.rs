@@ -70,6 +70,11 @@ pub(super) fn denies_all(scope: &Scope<'_>) -> bool {
         && scope.one("satisfy").is_none_or(|satisfy| satisfy.arg(0) != "any")
 }
 
+/// Whether a location has no rules.
+pub(super) fn is_open(scope: &Scope<'_>) -> bool {
+    in_force(scope).iter().all(Vec::is_empty)
+}
+
 /// The directives of each kind that refuse anybody.
 fn in_force(scope: &Scope<'_>) -> [Vec<Origin>; 3] {
     KINDS.map(|names| {

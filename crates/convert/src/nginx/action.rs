@@ -38,7 +38,12 @@ impl<'s, 'd> Place<'s, 'd> {
         Place {
             server: self.server,
             scope,
-            outer: Some(self.scope.clone()),
+            // Of several locations on the way, the one that has rules.
+            outer: self
+                .outer
+                .clone()
+                .filter(|outer| super::access::is_open(&self.scope) && !super::access::is_open(outer))
+                .or_else(|| Some(self.scope.clone())),
             path: self.path.clone(),
             except: self.except.clone(),
             variables: self.variables.clone(),
