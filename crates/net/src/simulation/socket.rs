@@ -438,6 +438,25 @@ pub(crate) fn shutdown_write(socket: &Socket) {
     });
 }
 
+/// Nothing is read any more: what the peer of a Unix socket writes fails (unix(7)); TCP goes on taking it.
+pub(crate) fn shutdown_read(socket: &Socket) {
+    with(|kernel| {
+        let Some(stream) = kernel.stream(socket.file).filter(|stream| stream.unix) else { return };
+        stream.end_comes = true;
+        let peer = stream.peer;
+        if let Some(peer) = kernel.stream(peer) {
+            peer.shut = true;
+        }
+        kernel.send_off(socket.file);
+        kernel.touch(peer);
+    });
+}
+
+/// Acknowledges what has been read. That the kernel delays it is not simulated.
+pub(crate) fn acknowledge(socket: &Socket) -> bool {
+    with(|kernel| kernel.stream(socket.file).is_some_and(|stream| !stream.unix))
+}
+
 /// Makes the close a reset.
 pub(crate) fn reset_on_close(socket: &Socket) {
     with(|kernel| {
