@@ -438,7 +438,7 @@ pub(crate) fn shutdown_write(socket: &Socket) {
     });
 }
 
-/// Nothing is read any more: what the peer of a Unix socket writes fails (unix(7)); TCP goes on taking it.
+/// Nothing is read any more: what the peer of a Unix socket writes fails (unix(7)); TCP still takes it.
 pub(crate) fn shutdown_read(socket: &Socket) {
     with(|kernel| {
         let Some(stream) = kernel.stream(socket.file).filter(|stream| stream.unix) else { return };
