@@ -11,13 +11,16 @@ use crate::table::Table;
 
 const TODO: &str = "write a route by hand";
 
+/// A part of the paths, and the mount that serves them; `None`: whatever serves them.
+pub(super) type MountRegion = (Option<usize>, Region);
+
 /// A section, and the paths that it is of.
 pub(super) struct Part<'a> {
     pub(super) node: &'a Node,
     /// Sections around it.
     pub(super) around: Vec<&'a Node>,
     /// Each of the paths that one mount serves, or of all.
-    pub(super) regions: Vec<(Option<usize>, Region)>,
+    pub(super) regions: Vec<MountRegion>,
     /// Whether it is of files, and not of what is passed to another server.
     pub(super) is_of_files: bool,
     /// In the order of merging.
@@ -76,7 +79,7 @@ impl<'a> Reader<'a> {
                 } else {
                     (0, pattern.split('/').filter(|name| !name.is_empty()).count())
                 };
-                let found: Option<Vec<Vec<(Option<usize>, Region)>>> = mounts
+                let found: Option<Vec<Vec<MountRegion>>> = mounts
                     .iter()
                     .enumerate()
                     .map(|(number, mount)| {
@@ -172,7 +175,7 @@ impl<'a> Reader<'a> {
     fn names(
         &mut self,
         mut part: Part<'a>,
-        regions: &[(Option<usize>, Region)],
+        regions: &[MountRegion],
         is_matching: bool,
         parts: &mut Vec<Part<'a>>,
     ) {
@@ -181,7 +184,7 @@ impl<'a> Reader<'a> {
             true => of_name_matching(prefix, pattern),
             false => of_name(prefix, pattern),
         };
-        let found: Option<Vec<(Option<usize>, Region)>> = regions
+        let found: Option<Vec<MountRegion>> = regions
             .iter()
             .filter(|(_, region)| !matches!(region, Region::Exact(_)))
             .map(|(mount, region)| {
@@ -234,7 +237,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Whether all paths of one region are of the other.
-fn includes((mount, all): &(Option<usize>, Region), (of, region): &(Option<usize>, Region)) -> bool {
+fn includes((mount, all): &MountRegion, (of, region): &MountRegion) -> bool {
     if mount.is_some() && mount != of {
         return false;
     }
