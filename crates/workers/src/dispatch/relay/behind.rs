@@ -27,7 +27,7 @@ pub(super) fn finish<C: Dialect>(
         return give_back::<C>(lease, slot);
     }
     let summary = summary.clone();
-    drop(keepwarm_net::spawn_local(wait::<C>(lease, slot, limit, summary)));
+    drop(keepwarm_net::spawn_local(wait::<C>(lease, slot, AT_ONCE, (limit, summary))));
 }
 
 /// The rest of the response was refused ([`ServerConnection::refuse_rest`]): the place is free when the process has left the script. It waits for the
@@ -38,10 +38,16 @@ pub(super) async fn finish_refused<C: Dialect>(
     limit: Duration,
     summary: RequestSummary,
 ) {
-    wait::<C>(lease, slot, limit, summary).await;
+    wait::<C>(lease, slot, Duration::ZERO, (limit, summary)).await;
 }
 
-async fn wait<C: Dialect>(lease: C::Connection, slot: SlotGuard, limit: Duration, summary: RequestSummary) {
+/// Looks without a pause for as long as `at_once`.
+async fn wait<C: Dialect>(
+    lease: C::Connection,
+    slot: SlotGuard,
+    at_once: Duration,
+    (limit, summary): (Duration, RequestSummary),
+) {
     let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
     while lease.unread() > 0 && !slot.link.is_dead() {
         let passed = begun.elapsed();
@@ -49,7 +55,7 @@ async fn wait<C: Dialect>(lease: C::Connection, slot: SlotGuard, limit: Duration
             let child = lease.child_guard().map(|line| Arc::clone(line.child()));
             return slot.link.suspect(&summary, child.as_ref());
         }
-        if passed < AT_ONCE {
+        if passed < at_once {
             tokio::task::yield_now().await;
         } else {
             tokio::time::sleep(pause).await;
