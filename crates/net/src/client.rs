@@ -306,10 +306,10 @@ impl<C: Codec> Client<C> {
         self.transport.shutdown_write();
     }
 
-    /// Reads no more of the response, which is not complete: on a Unix socket the server's next write fails, and what it has not read of the
-    /// request stays for it ([`Client::unread`]). The connection cannot be reused.
-    pub fn shutdown_read(&mut self) {
-        self.transport.shutdown_read();
+    /// Reads no more of the response, which is not complete: the server's next write fails, and what it has not read of the request stays for it
+    /// ([`Client::unread`]). The connection cannot be reused. `false`: over TCP no server can be told, and nothing has changed.
+    pub fn shutdown_read(&mut self) -> bool {
+        self.transport.shutdown_read()
     }
 
     /// The latest head.

@@ -320,9 +320,9 @@ impl Io {
         socket::shutdown_write(self.fd());
     }
 
-    /// Nothing is read any more: on a Unix socket the peer's next write fails.
-    pub(crate) fn shutdown_read(&self) {
-        socket::shutdown_read(self.fd());
+    /// Nothing is read any more: on a Unix socket the peer's next write fails. `false`: it is another socket, and nothing has changed.
+    pub(crate) fn shutdown_read(&self) -> bool {
+        socket::shutdown_read(self.fd())
     }
 
     /// Acknowledges what has been read at once. `false`: the socket has no acknowledgements.

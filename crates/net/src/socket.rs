@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::retry_on_intr;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, SocketFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, SocketFlags,
+};
 use socket2::{Domain, SockAddr, TcpKeepalive, Type};
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
@@ -119,9 +121,10 @@ pub(crate) fn shutdown_write(socket: &Socket) {
     let _ = rustix::net::shutdown(socket, Shutdown::Write);
 }
 
-/// Nothing is read any more: on a Unix socket the peer's next write fails with `EPIPE`.
-pub(crate) fn shutdown_read(socket: &Socket) {
-    let _ = rustix::net::shutdown(socket, Shutdown::Read);
+/// Nothing is read any more: on a Unix socket the peer's next write fails with `EPIPE`. `false`: it is another socket, and nothing has changed.
+pub(crate) fn shutdown_read(socket: &Socket) -> bool {
+    let domain = rustix::net::sockopt::socket_domain(socket);
+    domain == Ok(AddressFamily::UNIX) && rustix::net::shutdown(socket, Shutdown::Read).is_ok()
 }
 
 /// Acknowledges what has been read, and what comes next, at once. `false`: the socket has no acknowledgements.

@@ -320,12 +320,16 @@ impl Transport {
         }
     }
 
-    /// Nothing is read any more: on a Unix socket the peer's next write fails. What was written before is still delivered.
-    pub(crate) fn shutdown_read(&self) {
+    /// Nothing is read any more, and the peer's next write fails. What was written before is still delivered. `false`: no peer is told (TCP), and nothing
+    /// has changed.
+    pub(crate) fn shutdown_read(&self) -> bool {
         match &self.kind {
             Kind::Plain(io) => io.shutdown_read(),
             Kind::Tls(session) => session.io().shutdown_read(),
-            Kind::Memory(stream) => stream.shutdown_read(),
+            Kind::Memory(stream) => {
+                stream.shutdown_read();
+                true
+            }
         }
     }
 

@@ -438,10 +438,10 @@ pub(crate) fn shutdown_write(socket: &Socket) {
     });
 }
 
-/// Nothing is read any more: what the peer of a Unix socket writes fails (unix(7)); TCP still takes it.
-pub(crate) fn shutdown_read(socket: &Socket) {
+/// Nothing is read any more: what the peer of a Unix socket writes fails (unix(7)). `false`: another socket, which stays as it is.
+pub(crate) fn shutdown_read(socket: &Socket) -> bool {
     with(|kernel| {
-        let Some(stream) = kernel.stream(socket.file).filter(|stream| stream.unix) else { return };
+        let Some(stream) = kernel.stream(socket.file).filter(|stream| stream.unix) else { return false };
         stream.end_comes = true;
         let peer = stream.peer;
         if let Some(peer) = kernel.stream(peer) {
@@ -449,7 +449,8 @@ pub(crate) fn shutdown_read(socket: &Socket) {
         }
         kernel.send_off(socket.file);
         kernel.touch(peer);
-    });
+        true
+    })
 }
 
 /// Acknowledges what has been read. That the kernel delays it is not simulated.

@@ -40,8 +40,10 @@ pub(in crate::dispatch) trait ServerConnection: ServerExchange {
         0
     }
 
-    /// Nobody reads the rest of the response: a script notices when it prints more. The connection cannot be kept.
-    fn refuse_rest(&mut self) {}
+    /// Nobody reads the rest of the response: a script notices when it prints more. The connection cannot be kept. `false`: it cannot be told.
+    fn refuse_rest(&mut self) -> bool {
+        false
+    }
 
     /// What the server said beside its response, for the log.
     fn take_words(&mut self) -> Vec<u8> {
@@ -127,8 +129,8 @@ impl ServerConnection for Lease<FastCgi> {
         (**self).unread()
     }
 
-    fn refuse_rest(&mut self) {
-        (**self).shutdown_read();
+    fn refuse_rest(&mut self) -> bool {
+        (**self).shutdown_read()
     }
 
     fn take_words(&mut self) -> Vec<u8> {

@@ -27,7 +27,7 @@ use crate::supervisor::WorkerKey;
 pub(super) enum Reader {
     /// The client has gone: a script that keeps printing is told.
     Gone,
-    /// The client has its response from elsewhere.
+    /// The client has its response from elsewhere, or the script cannot be told.
     Served,
 }
 
@@ -107,8 +107,12 @@ impl<C: Dialect> ResponseDiscard<C> {
                     printed |= matches!(part, ResponsePart::Data(bytes) if !bytes.is_empty())
                 }
                 Poll::Pending if printed && self.reader == Reader::Gone => {
-                    self.lease.refuse_rest();
-                    return Poll::Ready(DiscardEnd::Refused);
+                    if self.lease.refuse_rest() {
+                        return Poll::Ready(DiscardEnd::Refused);
+                    }
+                    // It prints to the end, and that is read.
+                    self.reader = Reader::Served;
+                    return Poll::Pending;
                 }
                 Poll::Pending => return Poll::Pending,
             }
