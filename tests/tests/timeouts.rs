@@ -98,6 +98,16 @@ fn a_stream_may_be_silent_for_longer_than_a_request_may_take() {
 }
 
 #[test]
+fn a_stream_whose_client_may_have_left_may_not() {
+    for server in with_streams("") {
+        let mut stream = begun_stream(&server, "text/event-stream");
+        stream.half_close();
+        stream.expect_end();
+        server.wait_for_log("limit=1s", LONG);
+    }
+}
+
+#[test]
 fn a_stream_may_not_be_silent_for_longer_than_a_websocket() {
     for server in with_streams("websocket_idle = \"2s\"") {
         begun_stream(&server, "text/event-stream").expect_end();

@@ -303,6 +303,10 @@ impl<'c> Backend<'c> for Conversation<'_, 'c> {
 
     fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.exchange.is_half_closed() && !self.half_close_said {
+            if std::mem::take(&mut self.stream) {
+                // It may have left for good, which only writing would show.
+                self.application_works();
+            }
             self.say_half_close();
         }
         self.keep_time();

@@ -110,7 +110,7 @@ impl Conversation<'_, '_> {
                 if let Some(field) = summary.hop_by_hop {
                     self.app.warn_hop_by_hop(field);
                 }
-                if summary.is_stream && !end {
+                if summary.is_stream && !end && !self.exchange.is_half_closed() {
                     self.stream = true;
                     self.application_works();
                 }

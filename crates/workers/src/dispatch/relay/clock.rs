@@ -11,7 +11,12 @@ use super::{AttemptResult, Dialect, ServerConnection};
 
 impl<C: Dialect> WorkerRequest<'_, '_, '_, C> {
     /// The app's time stands still while it waits for its client.
-    pub(super) fn keep_time(&self) {
+    pub(super) fn keep_time(&mut self) {
+        if self.relay.stream && self.relay.exchange.is_half_closed() {
+            // The client may have left for good, which only writing would show.
+            self.relay.stream = false;
+            self.server_works();
+        }
         let deadlines = self.relay.exchange.deadlines();
         if self.relay.response.is_full() || self.starved || self.complete {
             deadlines.set(WaitKind::Response, None);
