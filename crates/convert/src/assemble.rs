@@ -437,9 +437,7 @@ fn route_table(route: &Route, of_site: &[String], tls: bool, ledger: &mut Ledger
     let hosts = condition.map_or_else(|| Some(hosts.to_vec()), |condition| both(hosts, condition));
     let Some(hosts) = hosts else {
         // An expression, and hosts that are patterns: nothing says both.
-        if let Some(origin) =
-            route.table.items.iter().find(|item| item.key == "host").and_then(|item| item.origin)
-        {
+        if let Some(origin) = route.table.origin("host") {
             ledger.lost(
                 origin,
                 "a condition on the host, within a server whose names are patterns",

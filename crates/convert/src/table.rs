@@ -89,6 +89,11 @@ impl Table {
         self.get(key).is_some()
     }
 
+    /// Where the value of a key comes from.
+    pub(crate) fn origin(&self, key: &str) -> Option<Origin> {
+        self.items.iter().find(|item| item.key == key).and_then(|item| item.origin)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }

@@ -66,13 +66,13 @@ impl Access {
             || (self.ordered.is_none() && has_rules(&other.ordered))
     }
 
-    /// Both as the keys of a route, or what they come from if they cannot be combined.
-    pub(super) fn keys(&self) -> Result<Table, Option<Origin>> {
+    /// Both as the keys of a route; `None`: they cannot be combined.
+    pub(super) fn keys(&self) -> Option<Table> {
         let mut all = self.required.clone().unwrap_or_default();
-        let Some(ordered) = &self.ordered else { return Ok(all) };
+        let Some(ordered) = &self.ordered else { return Some(all) };
         for item in &ordered.items {
             match (item.key.as_str(), all.get(&item.key).cloned(), &item.value) {
-                ("allow", Some(known), new) if known != *new => return Err(item.origin),
+                ("allow", Some(known), new) if known != *new => return None,
                 ("deny", Some(Value::List(mut known)), Value::List(new)) => {
                     known.extend(
                         new.iter().filter(|block| !known.contains(block)).cloned().collect::<Vec<_>>(),
@@ -85,7 +85,7 @@ impl Access {
                 }
             }
         }
-        Ok(all)
+        Some(all)
     }
 }
 

@@ -30,8 +30,8 @@ pub(super) fn of_directory(mount: &Mount, pattern: &str) -> Vec<Region> {
 pub(super) fn of_directory_matching(mount: &Mount, pattern: &str) -> Option<Vec<Region>> {
     let checked = check(pattern, false).ok()?;
     let prefix = &mount.prefix;
-    let whole = [&mount.directory, &mount.directory.replace('.', "\\.")];
-    let is_whole = whole.iter().any(|directory| checked.starts_with(directory.as_str()));
+    let dotted = mount.directory.replace('.', "\\.");
+    let is_whole = checked.starts_with(&mount.directory) || checked.starts_with(&dotted);
     let Some(anchored) = checked.strip_prefix('^').or_else(|| is_whole.then_some(checked.as_str())) else {
         let is_plain = !is_anchored(&checked) && !begins_in(&mount.directory, &checked);
         let between = if checked.starts_with('/') { "(?:/.*)?" } else { "/.*?" };
@@ -41,7 +41,6 @@ pub(super) fn of_directory_matching(mount: &Mount, pattern: &str) -> Option<Vec<
             (false, _) => None,
         };
     };
-    let dotted = mount.directory.replace('.', "\\.");
     let rest = anchored.strip_prefix(&mount.directory).or_else(|| anchored.strip_prefix(&dotted));
     match rest {
         Some("" | "/" | "$" | "/$" | "/?$" | "(/|$)" | "(?:/|$)") => {

@@ -121,7 +121,10 @@ impl<'a> Reader<'a> {
                         let pattern = if begin.ends_with('/') { format!("{begin}*") } else { begin };
                         of.route.except.push(pattern);
                     }
-                    Share::Nothing | Share::Part(_) | Share::Unknown => {}
+                    Share::Unknown => {
+                        self.ledger.lost(part.node.origin, "a route has only a part of its paths", TODO);
+                    }
+                    Share::Nothing | Share::Part(_) => {}
                 }
                 if let Some(mut new) = made {
                     new.route.origin = Some(part.node.origin);
@@ -160,11 +163,13 @@ impl<'a> Reader<'a> {
         });
         for piece in &pieces {
             let origin = piece.parts.last().and_then(|part| parts.get(*part)).map(|part| part.node.origin);
-            let (mut rules, why) = match piece.access(settings).keys() {
-                Ok(rules) => (rules, "a part of the paths of a route that changes them: nobody may use it"),
-                Err(_) => (Table::default(), "`Require` and `Allow` both name clients: nobody may use it"),
+            let keys = piece.access(settings).keys();
+            let is_known = piece.is_exact && keys.is_some();
+            let why = match &keys {
+                Some(_) => "a part of the paths of a route that changes them: nobody may use it",
+                None => "`Require` and `Allow` both name clients: nobody may use it",
             };
-            let is_known = piece.is_exact && piece.access(settings).keys().is_ok();
+            let mut rules = keys.unwrap_or_default();
             if let (false, false, Some(origin)) = (is_known, rules.has("respond"), origin) {
                 self.ledger.lost(origin, why, TODO);
                 rules.set("respond", 403i64, origin);
@@ -232,8 +237,7 @@ impl<'a> Reader<'a> {
         let Some(around) = inner.strip_suffix(path.trim_end_matches('/')).map(str::to_owned) else { return };
         let is_there = |path: &str| self.files.here(std::path::Path::new(path)).is_dir();
         if is_there(&around) && !is_there(inner) {
-            let origin =
-                route.table.items.iter().find(|item| item.key == "files").and_then(|item| item.origin);
+            let origin = route.table.origin("files");
             route.path = PathMatch::Regex(format!("^{}", escape(path)));
             route.table.set("files", around, origin);
         }
@@ -288,7 +292,7 @@ fn narrowed(of: &Piece, path: PathMatch, at: usize) -> Piece {
             PathMatch::Begin(path) => (path.get(cut..).unwrap_or(""), "$1"),
             _ => ("", "$1"),
         };
-        let origin = route.table.items.iter().find(|item| item.key == "rewrite").and_then(|item| item.origin);
+        let origin = route.table.origin("rewrite");
         route.table.set("rewrite", text.replace("$1", &format!("{}{tail}", rest.replace('$', "$$"))), origin);
     }
     let mut path = path;
@@ -312,7 +316,7 @@ fn narrowed(of: &Piece, path: PathMatch, at: usize) -> Piece {
 
 /// The directory for a route to files whose names have the paths without `begin`.
 fn set_files(route: &mut Route, directory: &str, begin: &str) {
-    let origin = route.table.items.iter().find(|item| item.key == "files").and_then(|item| item.origin);
+    let origin = route.table.origin("files");
     match &route.path {
         // The names do not have the beginning.
         PathMatch::Begin(path) if path.ends_with('/') => {
