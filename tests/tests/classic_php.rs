@@ -427,6 +427,38 @@ fn the_prefix_of_a_site_is_redirected_to_its_directory() {
     assert_eq!(ask(&server, "GET", "/shop/?do=pong", "", "").text(), "pong");
 }
 
+/// As LDAP Account Manager and other sites of pages have it: each script is its own page, and what is missing is 404.
+#[test]
+fn a_directory_of_scripts_has_no_front_controller() {
+    for interpreter in ["php-cgi".to_owned(), php_fpm()] {
+        let config = config(&interpreter, 1).replace("entry = \"index.php\"", "entry = \".\"");
+        let server = Server::start_with(&config, |command| {
+            let folder = command.get_current_dir().expect("a folder");
+            fs::create_dir_all(folder.join("site/pages")).expect("folders");
+            fs::create_dir(folder.join("vault")).expect("a folder");
+            fs::write(folder.join("site/index.html"), "<a href=pages/login.php>").expect("a page");
+            let script = "<?php echo $_SERVER['SCRIPT_NAME'], $_SERVER['PATH_INFO'] ?? '', ' ', basename($_SERVER['DOCUMENT_ROOT']);";
+            fs::write(folder.join("site/pages/login.php"), script).expect("a script");
+        });
+        for (path, status, text) in [
+            ("/", 200, "<a href=pages/login.php>"),
+            ("/pages/login.php", 200, "/pages/login.php site"),
+            ("/pages/login.php/x", 200, "/pages/login.php/x site"),
+            ("/pages", 404, "There is no such page."),
+            ("/gone.php", 404, "There is no such page."),
+            ("/gone", 404, "There is no such page."),
+        ] {
+            let response = ask(&server, "GET", path, "", "");
+            assert_eq!(response.status, status, "{interpreter} {path}");
+            assert!(response.text().contains(text), "{interpreter} {path}: {}", response.text());
+        }
+        // As soon as there is one, it serves what has no script of its own.
+        fs::write(server.folder().join("site/index.php"), "<?php echo $_SERVER['REQUEST_URI'];")
+            .expect("written");
+        wait_until("the entry is found", LONG, || ask(&server, "GET", "/gone", "", "").text() == "/gone");
+    }
+}
+
 fn reload(server: &Server) {
     let file = server.folder().join("count");
     let (stop, sent) = (AtomicBool::new(false), AtomicUsize::new(0));

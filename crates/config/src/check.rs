@@ -14,6 +14,7 @@ use crate::sections::{
     UpstreamDraft, check_maps, check_processes, https_redirect, implied_listeners,
 };
 use crate::shape::{ErrorPageDraft, PageSourceDraft};
+use crate::sources::{PathKind, Sources};
 
 mod addresses;
 mod names;
@@ -100,7 +101,7 @@ fn finish_listener(draft: ListenDraft, apps: &[App], known: &SectionNames, cx: &
     } else if draft.has_no_route && draft.forward_proxy.is_none() {
         match apps {
             [app] => routes.push(Route {
-                try_files: site_directory(app),
+                try_files: site_directory(app, cx.sources),
                 compression: compression.filter(|compression| compression.enabled),
                 ..Route::to(Action::App(app.name.clone()), body)
             }),
@@ -195,9 +196,14 @@ const PUBLIC_DIRECTORIES: [&str; 5] = ["public", "web", "webroot", "docroot", "p
 /// The directory whose files are served for an app without routes. A site of classic PHP has scripts and files in one
 /// directory. For warm workers it is the directory of the front controller, if its name says that it is public:
 /// another one may contain the whole project.
-fn site_directory(app: &App) -> Option<PathBuf> {
+fn site_directory(app: &App, sources: &dyn Sources) -> Option<PathBuf> {
     let Program::Entry(entry) = &app.program else { return None };
     let script = app.directory.join(entry);
+    if app.kind == Some(AppKind::FastCgi)
+        && sources.path_kind(&script.to_string_lossy()) == PathKind::Directory
+    {
+        return Some(script);
+    }
     let folder = script.parent()?;
     let public = || {
         let name = folder.file_name().and_then(|name| name.to_str());

@@ -74,6 +74,9 @@ fn table(target: &Target, found: Option<&str>, name: &str, cx: &mut Checker<'_>)
     let mut app = Table::default();
     if let Some(entry) = found {
         insert(&mut app, "entry", Directive::untyped(entry, span_of_command));
+        if entry == folder::SITE {
+            insert(&mut app, "kind", Directive::untyped(AppKind::FastCgi.word(), span_of_command));
+        }
         let directory = match target.entry.trim_end_matches('/') {
             "" => "/",
             directory => directory,

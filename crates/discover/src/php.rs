@@ -121,15 +121,18 @@ fn plain(project: &Project) -> Option<Candidate> {
     Some(Candidate::new(&PHP, Start::Entry(entry.to_owned()), vec![Evidence::file(entry)]))
 }
 
-/// `<meta http-equiv="refresh" content="1;URL=./start.php">` of an `index.html`: the script beside it.
+/// The site itself, where no script of it serves all requests.
+const SITE: &str = ".";
+
+/// `<meta http-equiv="refresh" content="1;URL=./start.php">` of an `index.html`: the script beside it, or the site if the script lies further down.
 fn by_its_door(project: &Project) -> Option<Candidate> {
     let door = project.line_with("index.html", ".php")?;
     let (front, _) = door.text.split_once(".php")?;
     let name = front.rsplit(|char: char| !(char.is_alphanumeric() || "_-./".contains(char))).next()?;
     let entry = format!("{}.php", name.trim_start_matches("./"));
     // The directory of the entry is the site: a script further down would leave out what is beside the page.
-    let is_beside = !entry.contains('/') && project.is_file(&entry);
-    is_beside.then(|| Candidate::new(&PHP, Start::Entry(entry), vec![door]))
+    let site = if entry.contains('/') { SITE.to_owned() } else { entry.clone() };
+    project.is_file(&entry).then(|| Candidate::new(&PHP, Start::Entry(site), vec![door]))
 }
 
 fn in_site(project: &Project, file: &str) -> Option<(&'static str, Evidence)> {

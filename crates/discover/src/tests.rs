@@ -734,12 +734,12 @@ fn static_sites_and_nothing() {
         ("a static site the files in public", &[("public/index.html", "<p>x"), ("README.md", "")]),
         ("Flask app:app", &[("index.html", ""), ("app.py", FLASK)]),
         ("nothing", &[]),
+        // Not a static site: its scripts would be sent as text.
         (
-            "nothing",
+            "PHP .",
             &[
                 ("index.html", "<meta http-equiv=\"refresh\" content=\"0; URL=templates/login.php\">"),
                 ("templates/login.php", "<?php"),
-                ("config/config.cfg", "password: x"),
             ],
         ),
         ("nothing", &[("README.md", "# from flask import Flask")]),

@@ -46,7 +46,9 @@ fn fault(app: &App) -> Option<String> {
             }
             let file = app.directory.join(entry_file(app, entry)?);
             let file = std::path::absolute(&file).unwrap_or(file);
-            is_missing(&file).then(|| match crate::version::nearest_entry(app) {
+            // A site of scripts may have no front controller.
+            let is_there = !is_missing(&file) || (app.kind == Some(AppKind::FastCgi) && file.is_dir());
+            (!is_there).then(|| match crate::version::nearest_entry(app) {
                 Some(near) => format!("there is no file {}; did you mean `{near}`?", file.display()),
                 None => format!("there is no file {}", file.display()),
             })

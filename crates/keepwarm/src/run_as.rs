@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use keepwarm_config::{Account, App, Program};
+use keepwarm_config::{Account, App, AppKind, Program};
 
 use crate::language::{StartCommand, interpreter};
 use crate::users::{self, Access};
@@ -133,6 +133,9 @@ fn owner(app: &App) -> Option<Account> {
 /// The file that the app begins with, if it is known.
 fn entry(app: &App) -> Option<PathBuf> {
     let Program::Entry(entry) = &app.program else { return None };
+    if app.kind == Some(AppKind::FastCgi) {
+        return Some(app.directory.join(entry));
+    }
     let module = entry.split(':').next().unwrap_or(entry).replace('.', "/");
     let files = [entry.clone(), format!("{module}.py"), format!("{module}/__init__.py")];
     files.iter().map(|file| app.directory.join(file)).find(|file| file.is_file())

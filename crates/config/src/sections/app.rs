@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::checker::Checker;
 use crate::model::{App, AppKind, Program, Server, Workers};
-use crate::php::returns_app;
+use crate::php::{is_folder_of_scripts, returns_app};
 use crate::raw::{Span, Table};
 use crate::sections::process_limits::check_memory;
 use crate::sections::run_as::RunAsDraft;
@@ -69,10 +69,7 @@ impl AppDraft {
         let mut env = std::mem::take(&mut self.env_file);
         env.append(&mut self.app.env);
         self.app.env = env;
-        if let Some((mut entry, _)) = self.entry.take() {
-            if self.has_address && self.entry_kind(&entry, cx) == PathKind::Directory {
-                entry = format!("{}/index.php", entry.trim_end_matches('/'));
-            }
+        if let Some((entry, _)) = self.entry.take() {
             self.app.program = Program::Entry(entry);
         } else if let Some(command) = self.command.take() {
             self.app.kind = self.app.kind.or(Some(AppKind::Http));
@@ -267,7 +264,7 @@ impl AppDraft {
         }
     }
 
-    /// Classic PHP needs a script that exists, whose directory is the site.
+    /// Classic PHP needs a script that exists, whose directory is the site, or that directory.
     fn check_script(&self, table: &Table, cx: &mut Checker<'_>) {
         if self.app.kind != Some(AppKind::FastCgi) {
             return;
@@ -284,13 +281,11 @@ impl AppDraft {
         let Some((entry, span)) = &self.entry else { return };
         let path = self.app.directory.join(entry).to_string_lossy().into_owned();
         let fault = match (self.entry_kind(entry, cx), entry.ends_with(".php")) {
-            (PathKind::Directory, _) if self.has_address => return,
-            (PathKind::File, true) => return,
-            (_, true) => format!("does not exist ({path})"),
-            (_, false) => "is not a PHP file".to_owned(),
+            (PathKind::Directory, _) | (PathKind::File, true) => return,
+            (PathKind::File, false) => "is not a PHP file".to_owned(),
+            _ => format!("does not exist ({path})"),
         };
-        let expected =
-            "the PHP file that serves every request for which there is no file, in the directory of the site";
+        let expected = "the PHP file that serves every request for which there is no file, in the directory of the site; or that directory, if it has no such file";
         cx.problem(*span, format!("`{name}.entry` {fault}"))
             .expected(expected)
             .help("the path is relative to the app's `directory`")
@@ -298,14 +293,16 @@ impl AppDraft {
     }
 }
 
-/// The kind of an entry, from its extension, and for PHP from the content of the file.
+/// The kind of an entry, from its extension, and for PHP from the content of the file, or of the directory.
 fn detect_kind(entry: &str, directory: &Path, cx: &Checker<'_>) -> Option<AppKind> {
-    let kind = AppKind::of_entry(entry)?;
+    let path = directory.join(entry).to_string_lossy().into_owned();
+    let Some(kind) = AppKind::of_entry(entry) else {
+        return is_folder_of_scripts(&path, cx.sources).then_some(AppKind::FastCgi);
+    };
     if kind != AppKind::Php {
         return Some(kind);
     }
     // A missing file is not an error here, because a deploy may create it. The worker reports it.
-    let script =
-        cx.sources.read(&directory.join(entry).to_string_lossy()).is_ok_and(|text| !returns_app(&text));
+    let script = cx.sources.read(&path).is_ok_and(|text| !returns_app(&text));
     Some(if script { AppKind::FastCgi } else { AppKind::Php })
 }

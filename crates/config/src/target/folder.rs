@@ -2,6 +2,7 @@
 //!
 //! The adapter finds a Python application, since it can import modules; this only has to detect that there may be one.
 
+use crate::php::is_folder_of_scripts;
 use crate::report::Problem;
 use crate::sources::{PathKind, Sources};
 
@@ -9,6 +10,8 @@ use crate::sources::{PathKind, Sources};
 const RACKUP: &str = "config.ru";
 /// PHP's front controllers. `public` comes first: the files around it are not for visitors.
 const FRONT_CONTROLLERS: [&str; 2] = ["public/index.php", "index.php"];
+/// A site of PHP scripts without a front controller: the directory itself.
+pub(super) const SITE: &str = ".";
 /// Those of Python, without their ending (`_FILES` of `adapters/python/src/keepwarm/usual.py`).
 const MODULES: [&str; 8] = ["wsgi", "asgi", "manage", "app", "main", "application", "api", "server"];
 
@@ -29,6 +32,7 @@ pub(super) fn entry_in(sources: &dyn Sources, target: &str) -> Result<Option<&'s
         (Some(entry), None, None) | (None, Some(entry), None) => Ok(Some(entry)),
         (None, None, Some(_)) => Ok(None),
         (None, None, None) if has_package(sources, folder) => Ok(None),
+        (None, None, None) if is_folder_of_scripts(folder, sources) => Ok(Some(SITE)),
         (None, None, None) => Err(Box::new(nothing(folder))),
         _ => Err(Box::new(several(folder, ruby, php, python.as_deref()))),
     }
@@ -73,8 +77,8 @@ fn several(folder: &str, ruby: Option<&str>, php: Option<&str>, python: Option<&
 fn nothing(folder: &str) -> Problem {
     let modules: Vec<String> = MODULES.iter().map(|name| format!("{name}.py")).collect();
     Problem::new(format!("the directory `{folder}` has no application")).expected(format!(
-        "{RACKUP} (Ruby), {} (PHP), or {} or a package (Python)",
-        FRONT_CONTROLLERS.join(" or "),
+        "{RACKUP} (Ruby), {} or another *.php (PHP), or {} or a package (Python)",
+        FRONT_CONTROLLERS.join(", "),
         modules.join(", ")
     ))
 }

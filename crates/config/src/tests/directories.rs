@@ -19,7 +19,7 @@ fn folders(files: &[&str]) -> MemorySources {
 #[test]
 fn a_directory_is_the_application_that_it_has() {
     // The target, the files; the entry, and the directory of the app.
-    let cases: [(&str, &[&str], &str, &str); 12] = [
+    let cases: [(&str, &[&str], &str, &str); 15] = [
         (".", &["config.ru", "Gemfile"], "config.ru", "."),
         (".", &["public/index.php", "index.php"], "public/index.php", "."),
         (".", &["index.php"], "index.php", "."),
@@ -29,6 +29,10 @@ fn a_directory_is_the_application_that_it_has() {
         (".", &["app.py"], ".", "."),
         (".", &["shop/__init__.py"], ".", "."),
         ("src/shop", &["src/shop/__init__.py", "src/shop/wsgi.py"], "src/shop", "."),
+        // A site without a front controller.
+        (".", &["info.php", "list.php"], ".", "."),
+        ("sites/lam", &["sites/lam/index.html", "sites/lam/templates/login.php"], ".", "sites/lam"),
+        (".", &["app.py", "info.php"], ".", "."),
         // A name that a Python module has means the module.
         ("blog", &["blog.py", "blog/config.ru"], "blog", "."),
         ("blog", &["blog/__init__.py", "blog/config.ru"], "blog", "."),
@@ -40,6 +44,31 @@ fn a_directory_is_the_application_that_it_has() {
         assert_eq!(app.program, crate::Program::Entry(entry.to_owned()), "{named} {files:?}");
         assert_eq!(app.directory.to_str(), Some(directory), "{named} {files:?}");
     }
+}
+
+/// What an app with this entry is: its kind, and the directory whose files are served beside it.
+#[test]
+fn an_entry_may_be_a_directory_of_scripts() {
+    let of = |files: &[&str], keys: &str| {
+        let mut world = folders(files);
+        world.files.insert(
+            "keepwarm.toml".to_owned(),
+            format!("[listen.main]\nbind = \"127.0.0.1:8080\"\n[app.site]\n{keys}\n"),
+        );
+        let config = crate::load(&world, "keepwarm.toml").map_err(|report| report.to_string());
+        config.map(|(config, _)| {
+            let files = config.listeners[0].routes[0].try_files.clone();
+            (config.apps[0].kind, files.map(|path| path.to_string_lossy().into_owned()))
+        })
+    };
+    let site = Ok((Some(crate::AppKind::FastCgi), Some("./htdocs".to_owned())));
+    assert_eq!(of(&["htdocs/info.php"], "entry = 'htdocs'"), site);
+    assert_eq!(of(&["htdocs/a/b/info.php"], "entry = 'htdocs'\nkind = 'fastcgi'"), site);
+    assert_eq!(of(&["htdocs/info.php"], "entry = 'htdocs'\naddress = '127.0.0.1:9000'"), site);
+    // A package of Python that comes with a script.
+    assert_eq!(of(&["htdocs/__init__.py", "htdocs/info.php"], "entry = 'htdocs'"), Ok((None, None)));
+    let missing = of(&["index.php"], "entry = 'htdocs'\nkind = 'fastcgi'").unwrap_err();
+    assert!(missing.contains("does not exist (./htdocs)"), "{missing}");
 }
 
 #[test]

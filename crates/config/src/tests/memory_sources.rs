@@ -101,6 +101,7 @@ impl Sources for MemorySources {
 
     fn path_kind(&self, path: &str) -> PathKind {
         let path = path.strip_prefix("./").unwrap_or(path);
+        let path = path.strip_suffix("/.").unwrap_or(path);
         if self.directories.contains(path) {
             PathKind::Directory
         } else if self.files.contains_key(path) {

@@ -23,7 +23,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "entry",
             brief: "What a worker runs: `package.module:name`, or a file",
-            long: "Without a name after the colon, Keepwarm tries `application`, `app` and `create_app`; for a directory or a package, it also tries its modules `wsgi`, `asgi`, `app`, `main` and others. A factory is called once and returns the app; its arguments may follow in parentheses. An app has exactly one of `entry` and `command`.",
+            long: "Without a name after the colon, Keepwarm tries `application`, `app` and `create_app`; for a directory or a package, it also tries its modules `wsgi`, `asgi`, `app`, `main` and others. A factory is called once and returns the app; its arguments may follow in parentheses. For classic PHP (kind `\"fastcgi\"`) it is the front controller, whose directory is the site, or that directory. An app has exactly one of `entry` and `command`.",
             default: DefaultValue::Words("none; either it or `command` is required"),
             right: "entry = \"shop.wsgi:application\"",
             wrong: "entry = \"python app.py\"",

@@ -44,6 +44,7 @@ pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut E
         }
         Ok(ScriptLookup::NeedsSlash) => redirect_to_folder(exchange),
         Ok(ScriptLookup::Hidden) => refusals::FILE_HIDDEN.respond(exchange),
+        Ok(ScriptLookup::Nothing) => refusals::NO_SCRIPT.respond(exchange),
         Err(error) => {
             tracing::error!(
                 name: "script_lookup_failed",

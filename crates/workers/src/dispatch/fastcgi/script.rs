@@ -3,7 +3,7 @@
 //! 1. A part of the path that ends in `.php` and names a file: that script; the rest is `PATH_INFO`. So `/a.php/b` runs `a.php`, and `/upload.jpg/x.php` runs
 //!    nothing of that name, because there is no such file: an upload is never code.
 //! 2. A directory with an `index.php`: that one. Without a trailing slash, the client is redirected to the address with it.
-//! 3. Everything else: the site's entry, the *front controller*, which finds the path in `REQUEST_URI`.
+//! 3. Everything else: the site's entry, the *front controller*, which finds the path in `REQUEST_URI`. A site without one has nothing there.
 //!
 //! Rewrites in `.htaccess` files that lead to scripts come first ([`AccessGuard::rewrite`]).
 //!
@@ -35,6 +35,8 @@ pub struct ScriptRoot {
     guard: AccessGuard,
     /// The entry, relative to the root.
     entry: Vec<u8>,
+    /// The entry is the `index.php` of a directory, which may have none.
+    may_lack_entry: bool,
     path_cache: PathCache,
     /// It was said that a link leads out of the root.
     said: AtomicBool,
@@ -68,15 +70,21 @@ pub(super) enum ScriptLookup {
     NeedsSlash,
     /// A script that is not run for clients.
     Hidden,
+    /// No script, and the site has no front controller.
+    Nothing,
 }
 
 impl ScriptRoot {
-    /// The site whose front controller is the file `entry`; its directory is the root.
+    /// The site whose front controller is the file `entry`; its directory is the root. A directory is the root itself, with its `index.php`, if it has one.
     ///
     /// # Errors
     /// The path has no file name.
     pub fn of_entry(entry: &Path) -> io::Result<Self> {
-        let entry = without_parents(&std::path::absolute(entry)?);
+        let mut entry = without_parents(&std::path::absolute(entry)?);
+        let may_lack_entry = entry.is_dir();
+        if may_lack_entry {
+            entry.push(std::ffi::OsStr::from_bytes(INDEX));
+        }
         match (entry.parent(), entry.file_name()) {
             (Some(folder), Some(name)) => {
                 let entry = name.as_bytes().to_vec();
@@ -85,6 +93,7 @@ impl ScriptRoot {
                     guard: AccessGuard::new(folder.clone()),
                     folder,
                     entry,
+                    may_lack_entry,
                     path_cache: PathCache::default(),
                     said: AtomicBool::new(false),
                 })
@@ -135,6 +144,9 @@ impl ScriptRoot {
         }
         if let Some(found) = self.index_of(path).await? {
             return Ok(found);
+        }
+        if self.may_lack_entry && !matches!(self.folder.open(&self.entry).await?, FileLookup::File(_)) {
+            return Ok(ScriptLookup::Nothing);
         }
         Ok(ScriptLookup::script(self.entry.clone(), Vec::new()))
     }
@@ -322,6 +334,31 @@ mod tests {
         symlink("../outside.php", &file).unwrap();
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
         assert_eq!(root.resolve(b"/new.php").await.unwrap(), script("index.php"));
+    }
+
+    #[tokio::test]
+    async fn a_directory_without_an_index_has_nothing_where_no_script_is() {
+        let temp = TempDirectory::new();
+        let script = |name: &str| ScriptLookup::script(name.as_bytes().to_vec(), Vec::new());
+        // With an index, the directory is a site like that of its entry.
+        let root = ScriptRoot::of_entry(&temp.0.join("root")).unwrap();
+        assert_eq!(root, ScriptRoot::of_entry(&temp.0.join("root/index.php")).unwrap());
+        assert_eq!(root.resolve(b"/any/where").await.unwrap(), script("index.php"));
+        std::fs::remove_file(temp.0.join("root/index.php")).unwrap();
+        let root = ScriptRoot::of_entry(&temp.0.join("root/")).unwrap();
+        assert_eq!(root.path(), temp.0.join("root"));
+        for (path, expected) in [
+            ("/", ScriptLookup::Nothing),
+            ("/any/where", ScriptLookup::Nothing),
+            ("/gone.php", ScriptLookup::Nothing),
+            ("/out.php", ScriptLookup::Nothing),
+            ("/bare", ScriptLookup::Nothing),
+            ("/a.php", script("a.php")),
+            ("/blog", ScriptLookup::NeedsSlash),
+            ("/blog/", script("blog/index.php")),
+        ] {
+            assert_eq!(root.resolve(path.as_bytes()).await.unwrap(), expected, "{path}");
+        }
     }
 
     #[test]
