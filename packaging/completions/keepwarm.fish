@@ -49,7 +49,7 @@ complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l bind -d 'Addre
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -s p -l port -d 'Port to listen on, in place of --bind [default: the variable PORT, else 8080]' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l host -d 'Host to listen on, in place of --bind [default: 127.0.0.1; 0.0.0.0 if only the variable PORT is set]' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l domain -d 'Serve this name over HTTPS, with a certificate from Let\'s Encrypt; may be repeated [default address: port 443, with 80 for redirects]' -r
-complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l workers -d 'Number of worker processes [default: the variable WEB_CONCURRENCY, else one per core]' -r
+complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l workers -d 'Number of worker processes [default: the variable WEB_CONCURRENCY, else one per core, or one for a command]' -r
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l tls-dev -d 'Serve over HTTPS and HTTP/2 with a certificate of a local authority (for development)'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l watch -l reload -d 'Replace workers when a source file of the app changes (for development)'
 complete -c keepwarm -n "__fish_keepwarm_using_subcommand run" -l dry-run -d 'Check the configuration and the files it names, then exit'

@@ -226,7 +226,7 @@ pub(crate) struct Run {
     #[arg(
         long,
         value_name = "N",
-        help = "Number of worker processes [default: the variable WEB_CONCURRENCY, else one per core]"
+        help = "Number of worker processes [default: the variable WEB_CONCURRENCY, else one per core, or one for a command]"
     )]
     pub(crate) workers: Option<String>,
     /// Replace workers when a source file of the app changes (for development)

@@ -74,6 +74,10 @@ impl AppDraft {
         } else if let Some(command) = self.command.take() {
             self.app.kind = self.app.kind.or(Some(AppKind::Http));
             self.app.program = Program::Command(command);
+            // Many servers are made to run once: their sessions are in memory, or they lock their data.
+            if self.app.kind == Some(AppKind::Http) && table.entry("workers").is_none() {
+                self.app.workers = Workers::Fixed(1);
+            }
         }
     }
 

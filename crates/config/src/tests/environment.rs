@@ -313,6 +313,11 @@ fn a_command_of_a_command_line_is_a_server() {
     let [app] = &config.apps[..] else { panic!("one app") };
     assert_eq!((app.name.as_str(), app.kind), ("node", Some(crate::AppKind::Http)));
     assert_eq!(app.program, crate::Program::Command(command));
+    assert_eq!(app.workers, crate::Workers::Fixed(1), "its sessions may be in its memory");
+
+    let target = Target { workers: Some("auto".to_owned()), ..target };
+    let (config, _) = Config::for_target(&MemorySources::default(), &target).expect("a good command line");
+    assert_eq!(config.apps[0].workers, crate::Workers::Auto);
 }
 
 /// Compares a report with `tests/golden/bad/NAME.txt`.

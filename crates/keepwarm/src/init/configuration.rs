@@ -160,7 +160,11 @@ fn workers(framework: &Framework) -> &'static str {
              # workers = \"${WEB_CONCURRENCY:-auto}\"\n\
              # threads = 5\n"
         }
-        _ => {
+        Language::Node | Language::Deno | Language::Any => {
+            "# Processes: the number in WEB_CONCURRENCY, else one. With \"auto\" it is one per core, if the program keeps nothing in its memory.\n\
+             workers = \"${WEB_CONCURRENCY:-1}\"\n"
+        }
+        Language::Python | Language::Php | Language::Files => {
             "# Processes: the number in WEB_CONCURRENCY, else one per core. An app that waits for a database can use more.\n\
              workers = \"${WEB_CONCURRENCY:-auto}\"\n"
         }

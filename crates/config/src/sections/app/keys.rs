@@ -172,7 +172,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             brief: "Number of worker processes, or a range within which it follows the load",
             long: "With a table, the number grows by one when requests have waited for 100 ms, and shrinks to the number that was needed within `idle`. A blocking app (WSGI) serves as many requests at once as it has workers. Use one per core for apps that compute, more for apps that wait. With a php-fpm, a number is `pm = static` and a table is `pm = dynamic`.",
             default: DefaultValue::Words(
-                "`\"auto\"`: one per core; for Ruby the number in `config/puma.rb`, else in the variable `WEB_CONCURRENCY`, else one in development",
+                "`\"auto\"`: one per core; one for kind `\"http\"`, whose program may keep sessions in its memory; for Ruby the number in `config/puma.rb`, else in the variable `WEB_CONCURRENCY`, else one in development",
             ),
             right: "workers = 4",
             wrong: "workers = 0",
