@@ -72,7 +72,9 @@ fn reset(reason: Reason, remote: bool, known: CallProgress) -> ClientError {
         // The `h2` crate rejects a message without giving the reason.
         (false, Reason::PROTOCOL_ERROR) if known.announced.is_some() => {
             let (received, announced) = (known.received, known.announced.unwrap_or(0));
-            let sentence = format!("sent a body of {received} bytes or more, but had announced {announced}");
+            let sentence = format!(
+                "announced a body of {announced} bytes, and sent another length ({received} bytes were read), or a body where there is none (HEAD, 204, 304)"
+            );
             ServerFault { name: "length_mismatch", sentence }
         }
         (false, _) => ServerFault {

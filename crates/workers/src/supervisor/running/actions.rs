@@ -66,14 +66,19 @@ impl RunningGeneration {
             }
             Action::SlowBoot { id, number } => {
                 let pid = self.pid(id);
+                let has_adapter = self.spec.interface == WorkerInterface::Wire;
+                let hint = match has_adapter {
+                    true => "its stack follows if its adapter can print it",
+                    false => "it has not responded yet",
+                };
                 tracing::warn!(
                     name: "worker_slow_to_load", target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = number, pid, generation = self.generation,
                     boot_timeout = ?self.spec.boot_timeout,
-                    "worker still loading after {SLOW_BOOT:?}; its stack follows if its adapter can print it"
+                    "worker still loading after {SLOW_BOOT:?}: {hint}"
                 );
                 // An adapter that has not come to itself yet would be ended by the question.
-                if self.spec.interface == WorkerInterface::Wire && pid.is_some_and(signals::catches_quit) {
+                if has_adapter && pid.is_some_and(signals::catches_quit) {
                     drop(self.ask_for_stack(id));
                 }
             }
