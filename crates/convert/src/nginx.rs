@@ -10,6 +10,7 @@ mod location;
 mod methods;
 mod proxy;
 mod referers;
+mod rewrite;
 mod scope;
 mod scripts;
 mod server;
