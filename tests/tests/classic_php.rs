@@ -452,10 +452,10 @@ fn a_directory_of_scripts_has_no_front_controller() {
             assert_eq!(response.status, status, "{interpreter} {path}");
             assert!(response.text().contains(text), "{interpreter} {path}: {}", response.text());
         }
-        // As soon as there is one, it serves what has no script of its own.
-        fs::write(server.folder().join("site/index.php"), "<?php echo $_SERVER['REQUEST_URI'];")
-            .expect("written");
-        wait_until("the entry is found", LONG, || ask(&server, "GET", "/gone", "", "").text() == "/gone");
+        // Nor is an `index.php` one: it serves its directory.
+        fs::write(server.folder().join("site/pages/index.php"), "<?php echo 'index';").expect("written");
+        wait_until("the index is found", LONG, || ask(&server, "GET", "/pages/", "", "").text() == "index");
+        assert_eq!(ask(&server, "GET", "/pages/gone", "", "").status, 404);
     }
 }
 

@@ -97,7 +97,7 @@ keepwarm_serve::error_responses! {
     /// The name of the script starts with a dot, or has an extension that hides it.
     FILE_HIDDEN = 403 "file_hidden", "Access to this script is not allowed.";
 
-    /// No file of classic PHP has this path, and the directory that is the app's `entry` has no `index.php`.
+    /// No file of classic PHP has this path, and the app's `entry` is a directory, without a script that serves all other paths.
     NO_SCRIPT = 404 "no_script", "There is no such page.";
 
     /// The script could not be looked up: the log has the system's error.

@@ -33,10 +33,8 @@ pub struct ScriptRoot {
     folder: Folder,
     /// What lies there and is not run.
     guard: AccessGuard,
-    /// The entry, relative to the root.
-    entry: Vec<u8>,
-    /// The entry is the `index.php` of a directory, which may have none.
-    may_lack_entry: bool,
+    /// The front controller, relative to the root, if the site has one.
+    entry: Option<Vec<u8>>,
     path_cache: PathCache,
     /// It was said that a link leads out of the root.
     said: AtomicBool,
@@ -75,43 +73,31 @@ pub(super) enum ScriptLookup {
 }
 
 impl ScriptRoot {
-    /// The site whose front controller is the file `entry`; its directory is the root. A directory is the root itself, with its `index.php`, if it has one.
+    /// The site whose front controller is the file `entry`; its directory is the root. A directory is the root of a site without one.
     ///
     /// # Errors
     /// The path has no file name.
     pub fn of_entry(entry: &Path) -> io::Result<Self> {
-        let mut entry = without_parents(&std::path::absolute(entry)?);
-        let may_lack_entry = entry.is_dir();
-        if may_lack_entry {
-            entry.push(std::ffi::OsStr::from_bytes(INDEX));
-        }
-        match (entry.parent(), entry.file_name()) {
-            (Some(folder), Some(name)) => {
-                let entry = name.as_bytes().to_vec();
-                let folder = Folder::new(folder);
-                Ok(Self {
-                    guard: AccessGuard::new(folder.clone()),
-                    folder,
-                    entry,
-                    may_lack_entry,
-                    path_cache: PathCache::default(),
-                    said: AtomicBool::new(false),
-                })
-            }
-            _ => Err(io::Error::other("the entry is not a file")),
-        }
+        let path = without_parents(&std::path::absolute(entry)?);
+        let (folder, entry) = match (path.parent(), path.file_name()) {
+            _ if path.is_dir() => (path.as_path(), None),
+            (Some(folder), Some(name)) => (folder, Some(name.as_bytes().to_vec())),
+            _ => return Err(io::Error::other("the entry is not a file")),
+        };
+        let folder = Folder::new(folder);
+        Ok(Self {
+            guard: AccessGuard::new(folder.clone()),
+            folder,
+            entry,
+            path_cache: PathCache::default(),
+            said: AtomicBool::new(false),
+        })
     }
 
     /// The root, absolute.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
-    }
-
-    /// The entry, absolute.
-    #[must_use]
-    pub fn entry(&self) -> PathBuf {
-        self.folder.path().join(std::ffi::OsStr::from_bytes(&self.entry))
     }
 
     /// What serves a normalized path, without the prefix of its route.
@@ -145,10 +131,8 @@ impl ScriptRoot {
         if let Some(found) = self.index_of(path).await? {
             return Ok(found);
         }
-        if self.may_lack_entry && !matches!(self.folder.open(&self.entry).await?, FileLookup::File(_)) {
-            return Ok(ScriptLookup::Nothing);
-        }
-        Ok(ScriptLookup::script(self.entry.clone(), Vec::new()))
+        let entry = self.entry.clone();
+        Ok(entry.map_or(ScriptLookup::Nothing, |entry| ScriptLookup::script(entry, Vec::new())))
     }
 
     async fn index_of(&self, path: &[u8]) -> io::Result<Option<ScriptLookup>> {
@@ -337,18 +321,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_without_an_index_has_nothing_where_no_script_is() {
+    async fn a_directory_has_nothing_where_no_script_is() {
         let temp = TempDirectory::new();
         let script = |name: &str| ScriptLookup::script(name.as_bytes().to_vec(), Vec::new());
-        // With an index, the directory is a site like that of its entry.
-        let root = ScriptRoot::of_entry(&temp.0.join("root")).unwrap();
-        assert_eq!(root, ScriptRoot::of_entry(&temp.0.join("root/index.php")).unwrap());
-        assert_eq!(root.resolve(b"/any/where").await.unwrap(), script("index.php"));
-        std::fs::remove_file(temp.0.join("root/index.php")).unwrap();
         let root = ScriptRoot::of_entry(&temp.0.join("root/")).unwrap();
         assert_eq!(root.path(), temp.0.join("root"));
         for (path, expected) in [
-            ("/", ScriptLookup::Nothing),
+            ("/", script("index.php")),
             ("/any/where", ScriptLookup::Nothing),
             ("/gone.php", ScriptLookup::Nothing),
             ("/out.php", ScriptLookup::Nothing),
@@ -365,14 +344,14 @@ mod tests {
     fn an_entry_above_its_folder_has_no_parents_in_its_path() {
         let temp = TempDirectory::new();
         let folder = temp.0.canonicalize().unwrap();
-        let of = |entry: &str| ScriptRoot::of_entry(&folder.join(entry)).unwrap();
-        assert_eq!(of("root/blog/../index.php").entry(), folder.join("root/index.php"));
-        assert_eq!(of("root/blog/../../root/a.php").path(), folder.join("root"));
+        let of = |entry: &str| without_parents(&folder.join(entry));
+        assert_eq!(of("root/blog/../index.php"), folder.join("root/index.php"));
+        assert_eq!(of("root/blog/../../root/a.php"), folder.join("root/a.php"));
         // As the kernel has it: what follows a link is above its target.
         symlink("root/blog", folder.join("current")).unwrap();
-        assert_eq!(of("current/../index.php").entry(), folder.join("root/index.php"));
-        assert_eq!(of("root/../current/index.php").entry(), folder.join("current/index.php"));
-        assert_eq!(of("gone/../index.php").entry(), folder.join("gone/../index.php"));
+        assert_eq!(of("current/../index.php"), folder.join("root/index.php"));
+        assert_eq!(of("root/../current/index.php"), folder.join("current/index.php"));
+        assert_eq!(of("gone/../index.php"), folder.join("gone/../index.php"));
     }
 
     #[test]
