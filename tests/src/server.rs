@@ -301,9 +301,9 @@ impl Server {
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         // These are of the tests, not of the server and what it starts.
         command.env_remove("KEEPWARM_BIN").env_remove("KEEPWARM_FAULTY_BIN");
-        // These tests run as root, and what their apps write belongs to it.
+        // What the apps of tests that run as root write belongs to it.
         const USER: &str = "KEEPWARM_SERVER__USER";
-        if !command.get_envs().any(|(name, _)| name == USER) {
+        if rustix::process::geteuid().is_root() && !command.get_envs().any(|(name, _)| name == USER) {
             command.env(USER, "root");
         }
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
