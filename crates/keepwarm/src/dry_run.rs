@@ -74,7 +74,7 @@ fn is_program(app: &App, program: &Path) -> bool {
     }
     let path = app.env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
     let mut folders = path.iter().flat_map(std::env::split_paths).collect::<Vec<PathBuf>>().into_iter();
-    // Whoever starts it passes over a directory that cannot be searched, as execvp(3) does.
+    // The start of a worker passes over a directory that cannot be searched, as execvp(3) does.
     folders.any(|folder| app.directory.join(folder).join(program).is_file())
 }
 
