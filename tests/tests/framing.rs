@@ -444,6 +444,26 @@ fn bytes_from_0x80_on_pass_unchanged_in_values() {
 }
 
 #[test]
+fn an_app_gets_one_length_however_often_the_client_sent_it() {
+    // RFC 9110 §8.6: repeated values are replaced by one before the field is interpreted. Frameworks read CONTENT_LENGTH as a number.
+    for lengths in [
+        "Content-Length: 5\r\nContent-Length: 5",
+        "Content-Length: 5, 5",
+        "Content-Length: 5,5\r\nContent-Length: 5",
+    ] {
+        let request = format!("POST /echo HTTP/1.1\r\nHost: a\r\n{lengths}\r\n\r\nhello");
+        for server in [wsgi(), rack(), php(), fastcgi()] {
+            assert_eq!(server.ask(&request).json()["CONTENT_LENGTH"], "5", "{lengths}");
+        }
+        let seen = asgi().ask(&request).json();
+        let fields = seen["headers"].as_array().expect("a list").clone();
+        let found: Vec<_> =
+            fields.iter().filter(|field| field[0] == "content-length").map(|field| &field[1]).collect();
+        assert_eq!(found, ["5"], "{lengths}: {seen}");
+    }
+}
+
+#[test]
 fn a_chunk_of_almost_2_64_bytes_is_too_large() {
     for base in [WSGI, ASGI, FASTCGI] {
         let server = Server::start(&format!("{base}\n[listen.main.limits]\nbody = 1000\n")).warm("/pong");

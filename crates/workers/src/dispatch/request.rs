@@ -137,11 +137,13 @@ fn encode_fields(frame: &mut RequestWriter<'_>, request: &Request, options: &Req
     let head = &request.head;
     let hop_by_hop = HopByHop::of(&head.fields);
     let names = if options.cgi_names { FieldNames::Cgi } else { FieldNames::Http };
+    let mut has_length = false;
     for (name, value) in head.fields.iter() {
-        let kept = match name {
-            b"host" | b"expect" | b"transfer-encoding" => false,
-            b"content-length" => true,
-            _ => !hop_by_hop.removes(name),
+        let (kept, value) = match name {
+            b"host" | b"expect" | b"transfer-encoding" => (false, value),
+            // RFC 9110 §8.6: a single value in place of repeated ones, which no framework reads as a number.
+            b"content-length" => (!std::mem::replace(&mut has_length, true), first_of_list(value)),
+            _ => (!hop_by_hop.removes(name), value),
         };
         if kept && !request.drops_field(name, names) {
             frame.field(name, value);
@@ -157,6 +159,10 @@ fn encode_fields(frame: &mut RequestWriter<'_>, request: &Request, options: &Req
     if let (RequestBody::Chunked, Some(length)) = (head.body, content_length(head.body, &options.body)) {
         frame.field(b"content-length", length.to_string().as_bytes());
     }
+}
+
+fn first_of_list(value: &[u8]) -> &[u8] {
+    value.split(|byte| *byte == b',').next().unwrap_or_default().trim_ascii()
 }
 
 /// `host:port`, `[v6]:port` or either without a port.
