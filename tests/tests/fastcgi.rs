@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keepwarm_tests::classic::{Fpm, config, config_at, php_fpm, start, start_config};
 use keepwarm_tests::process::{self, wait_until};
@@ -181,6 +181,27 @@ fn a_php_fpm_that_runs_already_is_given_the_requests() {
     // A reload neither starts nor ends anything there.
     server.reload();
     assert_eq!(server.client().patient(LONG).ask(get("/?do=pong")).text(), "pong");
+    drop(fpm);
+    let _ = fs::remove_dir_all(folder);
+}
+
+/// Keepwarm does not wait for the death of a server that is not its own.
+#[test]
+fn a_request_that_a_php_fpm_has_dropped_is_retried_at_once() {
+    let port = tools::free_port();
+    let folder = std::env::temp_dir().join(format!("keepwarm-fpm-drops-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let fpm = Fpm::start(&folder, &format!("127.0.0.1:{port}"), 2);
+    let server = start_config(&config_at(&format!("127.0.0.1:{port}"), 2));
+    let dies_once = "<?php $file = __FILE__ . '.seen'; if (!file_exists($file)) { touch($file); posix_kill(getmypid(), 9); } echo 'second';";
+    let times = ["a.php", "b.php", "c.php", "d.php"].map(|page| {
+        fs::write(server.folder().join("site").join(page), dies_once).expect("a script");
+        let asked = Instant::now();
+        assert_eq!(server.client().patient(LONG).ask(get(&format!("/{page}"))).text(), "second");
+        asked.elapsed()
+    });
+    // A busy machine may delay some of them.
+    assert!(times.iter().any(|time| *time < Duration::from_millis(400)), "{times:?}");
     drop(fpm);
     let _ = fs::remove_dir_all(folder);
 }

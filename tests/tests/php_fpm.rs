@@ -207,6 +207,22 @@ fn a_page_that_ends_its_process_again_and_again_is_refused_for_a_while() {
     assert_eq!(who(&server).1, master);
 }
 
+/// The master outlives its processes, so that there is nothing to wait for.
+#[test]
+fn a_request_whose_process_has_died_is_retried_at_once() {
+    let dies_once = "$file = __FILE__ . '.seen'; if (!file_exists($file)) { touch($file); posix_kill(getmypid(), 9); } echo 'second';";
+    let pages = ["a.php", "b.php", "c.php", "d.php"];
+    let scripts: Vec<_> = pages.iter().map(|page| (*page, dies_once)).collect();
+    let server = start("4", "", &scripts);
+    let times = pages.map(|page| {
+        let asked = Instant::now();
+        assert_eq!(ask(&server, &format!("/{page}")).text(), "second");
+        asked.elapsed()
+    });
+    // A busy machine may delay some of them.
+    assert!(times.iter().any(|time| *time < Duration::from_millis(400)), "{times:?}");
+}
+
 #[test]
 fn the_number_of_processes_follows_the_load() {
     let server = start("{ min = 1, max = 4, idle = \"1s\" }", "", &[WHO, WAITS]);

@@ -11,7 +11,7 @@ use super::super::conversation::body::BodySource;
 use super::super::link::Link;
 use super::super::refusals;
 use super::child::Child;
-use super::server::SlotGuard;
+use super::server::{Server, SlotGuard};
 use super::worker_request::WorkerRequest;
 use super::{AttemptResult, Dialect, Relay};
 use crate::supervisor::is_killed;
@@ -68,7 +68,10 @@ impl<C: Dialect> Relay<'_, '_, C> {
         // Kept for all that follow: a worker that takes no connection was not the last try.
         let failed = self.failed_at.as_ref()?;
         let link = &slot.link;
-        if !Arc::ptr_eq(failed, link) && !is_killed(link.key.pid) {
+        let dies = is_killed(link.key.pid);
+        // What has died there is another process than the one that listens: none is waited for that will not come.
+        let outlives = link.kind.external().is_some() || link.kind.server().is_some_and(Server::has_children);
+        if !dies && (outlives || !Arc::ptr_eq(failed, link)) {
             return None;
         }
         let dies = async {

@@ -79,6 +79,11 @@ impl Server {
         self.policy.children
     }
 
+    /// Whether its requests are served by processes of its own, which it outlives.
+    pub(super) fn has_children(&self) -> bool {
+        self.policy.children.is_some()
+    }
+
     /// Whether its scripts may keep running after their responses.
     pub(super) fn works_behind(&self) -> bool {
         self.policy.works_behind
