@@ -132,6 +132,12 @@ def hop_by_hop(environ, start_response):
     return [b"pong"]
 
 
+def blanks(environ, start_response):
+    body_of(environ)
+    start_response("200 OK", [("X-Blanks", " \t in blanks\t "), ("Content-Length", "4")])
+    return [b"pong"]
+
+
 def chunked_itself(environ, start_response):
     """An application that says it chunks (and does not): what it says never reaches the client."""
     body_of(environ)
@@ -379,6 +385,7 @@ HANDLERS = {
     "/205": reset_content,
     "/205-body": reset_content_with_body,
     "/hop": hop_by_hop,
+    "/blanks": blanks,
     "/chunked-itself": chunked_itself,
     "/close": app_closes,
     "/date": dated,

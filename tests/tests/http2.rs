@@ -162,6 +162,15 @@ fn interim_responses_and_trailers_go_to_clients() {
     assert!(!said.contains("x-sum: 7"), "RFC 9110 §6.5.1: not to a client that does not accept them\n{said}");
 }
 
+/// RFC 9113 §8.2.1: such a value is malformed. Node drops the field; Python's h2 ends the connection.
+#[test]
+fn no_white_space_at_the_ends_of_a_value_is_passed_on() {
+    let server = Server::start(WSGI).warm("/pong");
+    let said = nghttp(&server, "/blanks", &[]);
+    let value = said.lines().find_map(|line| line.split_once("x-blanks: ")).map(|(_, value)| value);
+    assert_eq!(value, Some("in blanks"), "{said}");
+}
+
 #[test]
 fn trailers_of_requests_reach_apps_that_speak_http() {
     let server = Server::start(

@@ -77,7 +77,7 @@ pub(crate) fn is_blank(byte: u8) -> bool {
 }
 
 /// Removes optional white space (RFC 9110 §5.6.3) from both ends.
-pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
+pub fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
         bytes = rest;
     }

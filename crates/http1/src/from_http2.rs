@@ -2,6 +2,7 @@
 
 use http::Method;
 
+use crate::bytes::trim;
 use crate::fault::{Fault, FaultKind};
 use crate::fields::Fields;
 use crate::head::{Refusal, RequestBody, RequestHead, TargetForm, Version};
@@ -126,6 +127,8 @@ fn fill_fields<'f>(
     let (mut count, mut cookies, mut has_host) = (0, Vec::new(), false);
     for (name, value) in fields {
         count += 1;
+        // RFC 9113 §8.2.1: white space at the ends may not go further. In HTTP/1.1 it is not part of the value.
+        let value = trim(value);
         match name {
             // Of the opening in HTTP/1.1 only, or about a body that there is not.
             b"sec-websocket-key" | b"sec-websocket-accept" | b"upgrade" | b"content-length" | b"expect"
@@ -198,6 +201,15 @@ mod tests {
         assert_eq!(head.fields.first("host"), Some(&b"a.test:81"[..]));
         assert_eq!(head.fields.all("cookie").collect::<Vec<_>>(), [b"a=1; b=2"]);
         assert_eq!((head.body, head.version, head.refusal), (RequestBody::None, Version::Http11, None));
+    }
+
+    #[test]
+    fn white_space_at_the_ends_is_not_part_of_a_value() {
+        let fields = [("x", " \ta b\t "), ("y", " "), ("cookie", " a=1 "), ("cookie", "b=2\t")];
+        let head = filled(&Method::GET, Some("a"), "/", &fields, true).unwrap();
+        for (name, value) in [("x", "a b"), ("y", ""), ("cookie", "a=1; b=2")] {
+            assert_eq!(head.fields.first(name), Some(value.as_bytes()), "{name}");
+        }
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod response;
 mod target;
 
 pub use app_fields::{AppFields, BadField, BadFieldReason, is_stream, scan_app_fields};
+pub use bytes::trim;
 pub use encode::{
     CHUNK_TAIL, LAST_CHUNK, RequestOptions, encode_chunk_head, encode_continue, encode_informational,
     encode_request_head, encode_response_head, encode_trailers,

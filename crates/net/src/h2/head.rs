@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header, response};
-use keepwarm_http1::{Fields, Limits, RequestBody, ResponseBody, ResponseHead, trailer_allowed};
+use keepwarm_http1::{Fields, Limits, RequestBody, ResponseBody, ResponseHead, trailer_allowed, trim};
 
 use crate::client::ServerFault;
 use crate::{CallHead, Scheme};
@@ -27,7 +27,7 @@ pub(super) fn request<'f>(
     // RFC 8441 §5: the key has no use.
     let has_no_use = |name: &[u8]| opens_websocket && name.eq_ignore_ascii_case(b"sec-websocket-key");
     for (name, value) in fields.filter(|(name, _)| !is_ours(name, framing) && !has_no_use(name)) {
-        map.try_append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?).ok()?;
+        map.try_append(HeaderName::from_bytes(name).ok()?, field_value(value)?).ok()?;
     }
     match framing {
         RequestBody::Length(length) => drop(map.insert(header::CONTENT_LENGTH, length.into())),
@@ -98,12 +98,17 @@ fn is_ours(name: &[u8], framing: RequestBody) -> bool {
 pub fn trailers<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> HeaderMap {
     let mut map = HeaderMap::new();
     for (name, value) in fields.filter(|(name, _)| trailer_allowed(&name.to_ascii_lowercase())) {
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+        if let (Ok(name), Some(value)) = (HeaderName::from_bytes(name), field_value(value)) {
             // Beyond what a map holds (32,768), the decoder that filled `fields` has refused them.
             let _ = map.try_append(name, value);
         }
     }
     map
+}
+
+/// RFC 9113 §8.2.1: with white space at its ends a value is malformed.
+fn field_value(value: &[u8]) -> Option<HeaderValue> {
+    HeaderValue::from_bytes(trim(value)).ok()
 }
 
 /// The facts of a request that determine the framing of its response.
