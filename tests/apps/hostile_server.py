@@ -11,6 +11,7 @@ import threading
 import time
 
 marked = set()  # open connections that have carried a request for /marked
+asked = set()  # open connections that have carried a request for /once
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
 
@@ -32,6 +33,7 @@ def serve(connection):
         pass
     finally:
         marked.discard(connection)
+        asked.discard(connection)
 
 
 def read_request(reader):
@@ -81,6 +83,13 @@ def mark(connection, *_):
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
 
 
+def once(connection, *_):
+    if connection in asked:
+        return "close"
+    asked.add(connection)
+    connection.sendall(HELLO)
+
+
 def pid(connection, *_):
     text = str(os.getpid()).encode()
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
@@ -106,6 +115,8 @@ BEHAVIORS = {
     "/marked": mark,
     # Closes as soon as it has responded, and does not say so.
     "/closes": say_and_close(HELLO),
+    # Responds once on each connection, and closes it as the next request arrives: as idle, from its point of view.
+    "/once": once,
     "/until-close": say_and_close(b"HTTP/1.0 200 OK\r\n\r\n", b"hello"),
     "/bare-lf": say(b"HTTP/1.1 200 OK\nContent-Length: 5\nX-Mended: yes\n\nhello"),
     "/folded": say(b"HTTP/1.1 200 OK\r\nX-Folded: one\r\n two\r\nContent-Length: 5\r\n\r\nhello"),

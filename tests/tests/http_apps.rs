@@ -536,6 +536,25 @@ fn idle_connections_that_the_server_closes_cost_no_request() {
     }
 }
 
+/// A connection closed as idle while the request was on its way says nothing about its process, which need not be waited for.
+#[test]
+fn a_request_that_meets_an_idle_close_is_sent_again_at_once() {
+    let server = hostile("");
+    let mut client = server.client().patient(LONG);
+    assert_eq!(client.ask(get("/once")).text(), "hello");
+    // More than a budget for retries has: these are none.
+    let times: Vec<_> = (0..40)
+        .map(|_| {
+            let asked = Instant::now();
+            assert_eq!(client.ask(get("/once")).text(), "hello");
+            asked.elapsed()
+        })
+        .collect();
+    server.wait_for_log("closed_idle", LONG);
+    // A busy machine may delay some of them.
+    assert!(times.iter().any(|time| *time < Duration::from_millis(400)), "{times:?}");
+}
+
 #[test]
 fn a_process_that_hangs_or_leaves_is_replaced() {
     let server = hostile("request_timeout = \"1s\"\nqueue_timeout = \"60s\"\nstart_retries = 50");

@@ -68,10 +68,9 @@ impl<C: Dialect> Relay<'_, '_, C> {
         // Kept for all that follow: a worker that takes no connection was not the last try.
         let failed = self.failed_at.as_ref()?;
         let link = &slot.link;
-        let dies = is_killed(link.key.pid);
-        // What has died there is another process than the one that listens: none is waited for that will not come.
-        let outlives = link.kind.external().is_some() || link.kind.server().is_some_and(Server::has_children);
-        if !dies && (outlives || !Arc::ptr_eq(failed, link)) {
+        // A kept connection was most likely closed as idle.
+        let may_die = Arc::ptr_eq(failed, link) && !self.anew && !outlives_requests(link);
+        if !may_die && !is_killed(link.key.pid) {
             return None;
         }
         let dies = async {
@@ -135,10 +134,12 @@ impl<C: Dialect> Relay<'_, '_, C> {
         }
         let method = &self.exchange.request().head.method;
         let harmless = if kept { method.is_idempotent() } else { method.is_safe() };
-        if !harmless || self.risked || !self.app.may_retry() {
+        // As for calls to upstreams: what a live process has closed as idle is no try that has failed.
+        let idle = kept && method.is_safe() && !outlives_requests(link) && !is_killed(link.key.pid);
+        if !harmless || self.risked || (!idle && !self.app.may_retry()) {
             return None;
         }
-        self.risked = true;
+        self.risked = !idle;
         self.anew = kept;
         Some(if kept { "closed_idle" } else { "closed_without_response" })
     }
@@ -172,4 +173,9 @@ impl<C: Dialect> Relay<'_, '_, C> {
         };
         refusal.about(&[]).reason(error.name()).respond(self.exchange);
     }
+}
+
+/// Whether the process that a request kills is another than the one that listens.
+fn outlives_requests(link: &Link) -> bool {
+    link.kind.external().is_some() || link.kind.server().is_some_and(Server::has_children)
 }
