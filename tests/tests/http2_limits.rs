@@ -276,6 +276,36 @@ fn a_request_that_was_reset_at_once_reaches_no_worker() {
 }
 
 /// A field of 3,900 bytes in the dynamic table, and references of one byte to it.
+/// `request_line` and `header_block` are those of HTTP/1.
+#[test]
+fn the_configured_limits_of_a_head_apply() {
+    let start = |limits: &str| {
+        Server::start(&format!(
+            "[listen.main]\nbind = \"127.0.0.1:0\"\nroute = [{{ respond = {{ body = \"pong\" }} }}]\nlimits = {{ {limits} }}\n"
+        ))
+    };
+    let status = |server: &Server, path: &str, field: &str| {
+        let mut client = Http2::connect(server.address());
+        let head = block("GET", path, &[("x-field", field)]);
+        let mut parts = head.chunks(16_384).peekable();
+        let (mut kind, mut ends) = (HEADERS, END_STREAM);
+        while let Some(part) = parts.next() {
+            let last = if parts.peek().is_none() { END_HEADERS } else { 0 };
+            client.send(&frame(kind, last | ends, 1, part));
+            (kind, ends) = (CONTINUATION, 0);
+        }
+        client.status(1)
+    };
+    let path = |length| format!("/{}", "x".repeat(length - "GET / HTTP/1.1".len()));
+    let server = start("request_line = \"100B\", header_block = \"200B\"");
+    let field = |length: usize| "y".repeat(length - "x-field: \r\n".len());
+    assert_eq!(status(&server, &path(100), &field(200)), 200);
+    assert_eq!(status(&server, &path(101), &field(20)), 414);
+    assert_eq!(status(&server, &path(20), &field(201)), 431);
+    let server = start("request_line = \"40KiB\", header_block = \"64KiB\"");
+    assert_eq!(status(&server, &path(30_000), &field(60_000)), 200);
+}
+
 #[test]
 fn heads_that_grow_by_hpack_take_no_memory() {
     let target = Target::start(false);

@@ -22,10 +22,8 @@ pub struct Http2Head<'a, F> {
     pub path: &'a [u8],
     /// The other fields, in order.
     pub fields: F,
-    /// Limit on their number, cookie crumbs included.
-    pub most_fields: usize,
-    /// See [`crate::Limits::raw_targets`].
-    pub raw_target: bool,
+    /// Those of a head. Cookie crumbs count as fields.
+    pub limits: Limits,
     /// No body follows.
     pub ended: bool,
     /// What the listener is.
@@ -60,14 +58,17 @@ impl RequestHead {
         &mut self,
         head: Http2Head<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>,
     ) -> Result<(), FaultKind> {
-        let Http2Head { method, authority, path, fields, most_fields, raw_target, ended, listener, connect } =
-            head;
+        let Http2Head { method, authority, path, fields, limits, ended, listener, connect } = head;
         // The bytes that follow are the other protocol's.
         let ended = ended || *method == Method::CONNECT;
         if method.as_str().len() > Limits::METHOD {
             return Err(FaultKind::MethodTooLong);
         }
-        fill_fields(&mut self.fields, authority, fields, most_fields, connect)?;
+        // As if it had been sent in HTTP/1.1: an app must not get longer targets by the other version.
+        if method.as_str().len() + path.len() + "  HTTP/1.1".len() > limits.request_line {
+            return Err(FaultKind::RequestLineTooLong);
+        }
+        fill_fields(&mut self.fields, authority, fields, &limits, connect)?;
         let summary = HeadSummary::of(&self.fields, Version::Http11)?;
         match summary.hosts {
             0 => return Err(FaultKind::NoHost),
@@ -104,7 +105,7 @@ impl RequestHead {
         self.version = Version::Http11;
         self.target.clear();
         self.target.extend_from_slice(if *method == Method::CONNECT { &self.host } else { path });
-        (self.form, self.parts) = parse_target(method, &self.target, raw_target)?;
+        (self.form, self.parts) = parse_target(method, &self.target, limits.raw_targets)?;
         match self.form {
             // RFC 9113 §8.3.1: `:path` is path and query.
             TargetForm::Absolute => Err(FaultKind::BadTarget),
@@ -117,18 +118,19 @@ fn fill_fields<'f>(
     all: &mut Fields,
     authority: Option<&[u8]>,
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
-    most: usize,
+    limits: &Limits,
     connect: Option<ExtendedConnect<'_>>,
 ) -> Result<(), FaultKind> {
     all.clear();
     if let Some(authority) = authority {
         all.push(b"host", authority);
     }
-    let (mut count, mut cookies, mut has_host) = (0, Vec::new(), false);
+    let (mut count, mut bytes, mut cookies, mut has_host) = (0, 0, Vec::new(), false);
     for (name, value) in fields {
         count += 1;
         // RFC 9113 §8.2.1: white space at the ends may not go further. In HTTP/1.1 it is not part of the value.
         let value = trim(value);
+        bytes += name.len() + value.len() + ": \r\n".len();
         match name {
             // Of the opening in HTTP/1.1 only, or about a body that there is not.
             b"sec-websocket-key" | b"sec-websocket-accept" | b"upgrade" | b"content-length" | b"expect"
@@ -150,8 +152,11 @@ fn fill_fields<'f>(
             _ => all.push(name, value),
         }
     }
-    if count > most {
+    if count > limits.fields {
         return Err(FaultKind::TooManyFields);
+    }
+    if bytes > limits.header_block {
+        return Err(FaultKind::HeaderBlockTooLarge);
     }
     if !cookies.is_empty() {
         all.push(b"cookie", &cookies);
@@ -180,8 +185,7 @@ mod tests {
             authority: authority.map(str::as_bytes),
             path: path.as_bytes(),
             fields: fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
-            most_fields: 4,
-            raw_target: false,
+            limits: Limits { fields: 4, request_line: 40, header_block: 60, ..Limits::default() },
             ended,
             listener: ListenerKind::Origin,
             connect: None,
@@ -255,8 +259,7 @@ mod tests {
                 authority: Some(b"a.test"),
                 path: b"/chat?x",
                 fields,
-                most_fields: 9,
-                raw_target: false,
+                limits: Limits::default(),
                 ended: false,
                 listener,
                 connect: Some(connect),
@@ -283,6 +286,11 @@ mod tests {
         assert_eq!(refusal(&Method::TRACE, "/"), Ok(Some(Refusal::Trace)));
         assert_eq!(refusal(&Method::GET, "http://a/"), Err("bad_target"));
         assert_eq!(refusal(&Method::GET, "/ "), Err("bad_target"));
+        assert_eq!(refusal(&Method::GET, &format!("/{}", "x".repeat(26))), Ok(None));
+        assert_eq!(refusal(&Method::GET, &format!("/{}", "x".repeat(27))), Err("request_line_too_long"));
+        let block = |value: &str| filled(&Method::GET, Some("a"), "/", &[("a", value)], true).err();
+        assert_eq!(block(&"x".repeat(55)), None);
+        assert_eq!(block(&"x".repeat(56)), Some("header_block_too_large"));
         let many = [("a", ""), ("b", ""), ("c", ""), ("cookie", ""), ("cookie", "")];
         assert_eq!(filled(&Method::GET, Some("a"), "/", &many, true).err(), Some("too_many_fields"));
     }

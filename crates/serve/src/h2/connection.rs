@@ -61,7 +61,7 @@ pub(crate) async fn serve(begun: NewConnection) {
         .initial_window_size(settings::BODY_WINDOW)
         .initial_connection_window_size(settings::BODIES_WINDOW)
         .max_concurrent_streams(settings::STREAMS as u32)
-        .max_header_list_size(Limits::HEADER_BLOCK as u32)
+        .max_header_list_size(list_limit(&context.limits.syntax))
         .max_send_buffer_size(settings::SEND_BUFFER)
         .enable_connect_protocol()
         // The guard counts resets; the crate's own limit of 20 would end a browser's connection that cancels a page.
@@ -90,6 +90,14 @@ pub(crate) async fn serve(begun: NewConnection) {
     };
     poll_fn(|cx| serving.poll(cx)).await;
     serving.count_refused();
+}
+
+/// What the decoder of heads accepts, 32 bytes more for each field (RFC 9113 §6.5.2). Limits below the defaults are compared with the bytes of a complete head, as
+/// in HTTP/1.1.
+fn list_limit(limits: &Limits) -> u32 {
+    let target = limits.request_line.saturating_sub(Limits::REQUEST_LINE);
+    let list = limits.header_block.max(Limits::HEADER_BLOCK).saturating_add(target);
+    u32::try_from(list).unwrap_or(u32::MAX)
 }
 
 /// Ends a connection whose preface is invalid: a connection error (RFC 9113 §3.4), in the version that its client speaks. Our own preface comes first.

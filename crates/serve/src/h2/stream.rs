@@ -155,8 +155,7 @@ impl ServerStream {
             authority: parts.uri.authority().map(|authority| authority.as_str().as_bytes()),
             path: parts.uri.path_and_query().map_or(b"", |path| path.as_str().as_bytes()),
             fields: parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())),
-            most_fields: limits.syntax.fields,
-            raw_target: limits.syntax.raw_targets,
+            limits: limits.syntax,
             ended,
             listener,
             connect: connect.map(|(protocol, key)| ExtendedConnect {
