@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
+use keepwarm_tests::load::{Load, Outcome};
 use keepwarm_tests::process::{self, alive, wait_until};
 use keepwarm_tests::{Server, get};
 use rustix::process::Signal;
@@ -84,6 +85,23 @@ fn in_a_container_what_workers_of_another_user_have_started_ends_with_keepwarm()
         assert!(alive(sleeper));
         server.signal(end);
         wait_until("nothing is left", LONG, || !alive(sleeper));
+    }
+}
+
+/// Clients come all the time, each on a connection of its own. Linux lets only root filter what comes to a TCP socket.
+#[test]
+fn in_a_container_a_stop_waits_for_the_requests_in_progress_and_for_no_new_ones() {
+    keep_only(of_docker());
+    let server = Server::start_with(CONFIG, prepare).warm("/");
+    let load = Load::new(server.address(), "GET");
+    let outcomes = load.while_doing(1, 3, || {
+        load.wait_for(50);
+        server.signal(Signal::TERM);
+        // Less than the grace.
+        assert!(server.wait_for_exit(Duration::from_secs(20)).success(), "{}", server.log());
+    });
+    for (id, outcome) in outcomes {
+        assert_eq!(outcome, Outcome::Responded(200), "request {id}");
     }
 }
 

@@ -54,9 +54,18 @@ impl ListeningSocket {
         Ok(Self { fd: self.fd.try_clone()?, address: self.address })
     }
 
-    /// Ignores new clients from now on: the kernel drops their first packet, so they retry and then learn that nobody listens.
-    /// Closing the socket instead would reset clients that are connected and not yet accepted.
-    pub fn refuse_new(&self) {
+    /// Takes no new clients from now on: nobody listens for them any more. Clients that are connected and not yet accepted, and those in the midst of their
+    /// handshake, stay; closing the socket would reset them. `false`: the system withholds what this needs. The name of a Unix socket must have been removed before.
+    #[must_use]
+    pub fn refuse_new(&self) -> bool {
+        // Packets of new connections come from another interface than this one.
+        self.address.is_none()
+            || crate::kernel::bind_to_interface(self, i32::MAX).is_ok()
+            || self.drop_new().is_ok()
+    }
+
+    /// Has the kernel drop the first packet of new clients, which retry. For TCP, Linux lets only `CAP_NET_ADMIN` do so since 6.18.
+    fn drop_new(&self) -> io::Result<()> {
         // Classic BPF on a TCP segment: byte 13 holds the flags, 0x02 is SYN. A listening socket sees no segment of accepted connections.
         const LOAD_BYTE: u16 = 0x30;
         const JUMP_IF_SET: u16 = 0x45;
@@ -67,9 +76,7 @@ impl ListeningSocket {
             SockFilter::new(RETURN, 0, 0, 0),
             SockFilter::new(RETURN, 0, 0, u32::MAX),
         ];
-        if self.address.is_some() {
-            let _ = SockRef::from(&self.fd).attach_filter(&drop_syn);
-        }
+        SockRef::from(&self.fd).attach_filter(&drop_syn)
     }
 }
 
@@ -159,4 +166,36 @@ fn unix_bound(listener: UnixListener) -> io::Result<ListeningSocket> {
     // The standard library listens with a backlog of its own; listening again only changes that.
     rustix::net::listen(&listener, BACKLOG)?;
     Ok(ListeningSocket { fd: listener.into(), address: None })
+}
+
+#[cfg(all(test, not(feature = "simulation")))]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_takes_no_new_clients_keeps_the_earlier_ones() {
+        for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"] {
+            let Ok(bound) = bind(BindAddress::Tcp(address.parse().unwrap())) else { continue };
+            let mut there = bound.address.unwrap();
+            if there.ip().is_unspecified() {
+                there.set_ip([127, 0, 0, 1].into());
+            }
+            let mut early = TcpStream::connect(there).unwrap();
+            assert!(bound.refuse_new(), "{address}");
+            let late = TcpStream::connect(there).map(drop).map_err(|error| error.kind());
+            assert_eq!(late, Err(io::ErrorKind::ConnectionRefused), "{address}");
+            let listener = TcpListener::from(bound.into_socket());
+            let mut accepted = listener.accept().unwrap().0;
+            early.write_all(b"ping").unwrap();
+            let mut block = [0; 4];
+            accepted.read_exact(&mut block).unwrap();
+            accepted.write_all(&block).unwrap();
+            early.read_exact(&mut block).unwrap();
+            assert_eq!(&block, b"ping");
+            assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        }
+    }
 }

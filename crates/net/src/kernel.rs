@@ -2,7 +2,7 @@
 //! behind a Unix socket, and the stack of another thread. The only module with `unsafe` in it.
 #![expect(
     unsafe_code,
-    reason = "AsyncFd's registration, getsockopt into a struct of the kernel's, and a signal handler that walks a stack"
+    reason = "AsyncFd's registration, socket options that no crate has, and a signal handler that walks a stack"
 )]
 
 mod stack;
@@ -34,6 +34,25 @@ pub(crate) fn queued(socket: &impl AsFd) -> usize {
     // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int at the pointer.
     let status = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
     if status == 0 { usize::try_from(count).unwrap_or(0) } else { 0 }
+}
+
+/// Binds a socket to the network interface of this number, whether there is one or not (`SO_BINDTOIFINDEX`, Linux 5.0; it takes no rights).
+///
+/// # Errors
+/// The system has no such option, or the socket is bound to an interface already.
+#[cfg(not(feature = "simulation"))]
+pub(crate) fn bind_to_interface(socket: &impl AsFd, number: libc::c_int) -> io::Result<()> {
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel reads one int at the pointer.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BINDTOIFINDEX,
+            (&raw const number).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The process that connected a Unix socket. The kernel says 0 for one that this namespace does not have, which `rustix` has no value for.

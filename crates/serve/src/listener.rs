@@ -126,6 +126,7 @@ enum StopState {
     NotYet,
     HandOver,
     AcceptRest,
+    AcceptWaiting,
 }
 
 /// A pair: one end to stop, one for [`serve`].
@@ -140,9 +141,10 @@ impl StopListening {
         self.0.send_replace(StopState::HandOver);
     }
 
-    /// Accept earlier connections, then stop (see [`ListeningSocket::refuse_new`]).
-    pub fn accept_rest(&self) {
-        self.0.send_replace(StopState::AcceptRest);
+    /// Accept earlier connections, then stop. `refuses`: the socket takes no new ones (see [`ListeningSocket::refuse_new`]); otherwise only those are
+    /// accepted that wait now.
+    pub fn accept_rest(&self, refuses: bool) {
+        self.0.send_replace(if refuses { StopState::AcceptRest } else { StopState::AcceptWaiting });
     }
 }
 
@@ -152,6 +154,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const MAX_FAILURES: u32 = 16;
 /// Without a new connection for this long, all earlier ones are accepted.
 const REST: Duration = Duration::from_millis(50);
+/// So long earlier connections are accepted at most. A handshake takes less; clients that come without an end must not keep the process from its own.
+const LONGEST_REST: Duration = Duration::from_secs(2);
 
 /// Accepts on this thread until stopped. All threads share one socket: with `SO_REUSEPORT` each would have a
 /// queue of its own, which a busy thread leaves waiting and a closed one resets.
@@ -167,17 +171,19 @@ pub async fn serve(bound: ListeningSocket, context: Arc<ListenerContext>, mut st
         burst: AcceptBurst::default(),
         failures: Cell::new(0),
     };
-    tokio::select! {
+    let rest = tokio::select! {
         biased;
         stopped = stop.0.wait_for(|stop| *stop != StopState::NotYet) => {
-            if !stopped.is_ok_and(|stop| *stop == StopState::AcceptRest) {
-                return;
+            match stopped.as_deref() {
+                Ok(StopState::AcceptRest) => REST,
+                Ok(StopState::AcceptWaiting) => Duration::ZERO,
+                Ok(StopState::HandOver | StopState::NotYet) | Err(_) => return,
             }
         }
         // A panic cannot break the listener's state.
-        () = keepwarm_net::restarted("accept", || listener.accept_all()) => {}
-    }
-    listener.accept_earlier().await;
+        () = keepwarm_net::restarted("accept", || listener.accept_all()) => REST,
+    };
+    let _ = tokio::time::timeout(LONGEST_REST, listener.accept_earlier(rest)).await;
 }
 
 /// A listening socket that is not watched serves nobody: without memory for that, only time helps.
@@ -243,9 +249,9 @@ impl Listener {
         }
     }
 
-    /// Accepts what has waited since before the end of the listening.
-    async fn accept_earlier(&self) {
-        while tokio::time::timeout(REST, self.wait_for_client()).await.is_ok() && !self.is_failing() {
+    /// Accepts what has waited since before the end of the listening, until nothing comes for as long as `rest`.
+    async fn accept_earlier(&self, rest: Duration) {
+        while tokio::time::timeout(rest, self.wait_for_client()).await.is_ok() && !self.is_failing() {
             self.accept_within_limit().await;
             tokio::task::coop::consume_budget().await;
         }

@@ -105,8 +105,8 @@ impl Server {
         let stops = plan::serve_all(remotes, &bound, &self.context);
         let (old, stops) =
             (std::mem::replace(&mut self.bound, bound), std::mem::replace(&mut self.stops, stops));
-        old.refuse_new();
-        stops.iter().for_each(StopListening::accept_rest);
+        let refuses = old.refuse_new();
+        stops.iter().for_each(|stop| stop.accept_rest(refuses));
     }
 
     /// Listens where it does, on other terms.
@@ -127,8 +127,8 @@ impl Server {
         match handed_over {
             true => self.stops.iter().for_each(StopListening::hand_over),
             false => {
-                self.bound.refuse_new();
-                self.stops.iter().for_each(StopListening::accept_rest);
+                let refuses = self.bound.refuse_new();
+                self.stops.iter().for_each(|stop| stop.accept_rest(refuses));
             }
         }
         self.draining.store(true, Ordering::Relaxed);

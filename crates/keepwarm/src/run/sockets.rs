@@ -186,8 +186,8 @@ impl Sockets {
             if bound.address.is_some_and(|address| kept.contains(&address)) {
                 stops.iter().for_each(StopListening::hand_over);
             } else {
-                bound.refuse_new();
-                stops.iter().for_each(StopListening::accept_rest);
+                let refuses = bound.refuse_new();
+                stops.iter().for_each(|stop| stop.accept_rest(refuses));
             }
         }
     }

@@ -77,8 +77,8 @@ impl ListeningSocket {
         Ok(Self { fd: self.fd.try_clone()?, address: self.address, path: self.path.clone() })
     }
 
-    /// Ignores new clients from now on.
-    pub fn refuse_new(&self) {
+    /// Takes no new clients from now on.
+    pub fn refuse_new(&self) -> bool {
         with(|kernel| {
             if let Some(Kind::Listener { refuses, .. }) =
                 kernel.files.get_mut(&self.fd.file).map(|file| &mut file.kind)
@@ -86,6 +86,7 @@ impl ListeningSocket {
                 *refuses = true;
             }
         });
+        true
     }
 }
 

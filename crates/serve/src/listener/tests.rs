@@ -2,7 +2,9 @@
 
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 
+use keepwarm_net::BindAddress;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -33,19 +35,23 @@ struct TestConnection {
     task: tokio::task::JoinHandle<()>,
 }
 
-fn serve_one() -> TestConnection {
-    let (client, server) = std::os::unix::net::UnixStream::pair().unwrap();
-    client.set_nonblocking(true).unwrap();
-    server.set_nonblocking(true).unwrap();
-    let context = Arc::new(ListenerContext {
+fn context(connections: usize) -> Arc<ListenerContext> {
+    Arc::new(ListenerContext {
         handler: Arc::new(PongHandler),
         limits: ConnectionLimits::default(),
         proxy_protocol: None,
         draining: Arc::default(),
-        open: Arc::new(OpenConnections::new(1)),
+        open: Arc::new(OpenConnections::new(connections)),
         meter: keepwarm_telemetry::meters::unlisted(),
         tls: None,
-    });
+    })
+}
+
+fn serve_one() -> TestConnection {
+    let (client, server) = std::os::unix::net::UnixStream::pair().unwrap();
+    client.set_nonblocking(true).unwrap();
+    server.set_nonblocking(true).unwrap();
+    let context = context(1);
     tokio::task::spawn_local(keepwarm_net::run_ticker());
     let serve = h1::serve(
         Io::new(server.into()).into(),
@@ -191,7 +197,34 @@ async fn a_listening_socket_that_refuses_each_accept_is_tried_again_after_a_paus
 async fn the_end_does_not_wait_for_connections_that_cannot_be_accepted() {
     let run = async {
         let listener = listener_that_fails(serve_one().context);
-        tokio::time::timeout(Duration::from_secs(30), listener.accept_earlier()).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(30), listener.accept_earlier(REST)).await.unwrap();
     };
     tokio::task::LocalSet::new().run_until(run).await;
+}
+
+/// As where the system withholds what it takes to refuse new clients.
+#[tokio::test]
+async fn clients_that_keep_coming_do_not_keep_a_listening_socket_from_its_end() {
+    let bound = keepwarm_net::bind(BindAddress::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+    let address = bound.address.unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&over);
+    let clients = std::thread::spawn(move || {
+        let mut count = 0;
+        while !seen.load(Ordering::Relaxed) && std::net::TcpStream::connect(address).is_ok() {
+            count += 1;
+        }
+        count
+    });
+    let run = async {
+        let (stop, signal) = stop_listening();
+        let served = tokio::task::spawn_local(serve(bound, context(1000), signal));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        stop.accept_rest(false);
+        let ended = tokio::time::timeout(Duration::from_secs(30), served).await;
+        over.store(true, Ordering::Relaxed);
+        assert!(ended.is_ok(), "it still accepts");
+    };
+    tokio::task::LocalSet::new().run_until(run).await;
+    assert!(clients.join().unwrap() > 0);
 }

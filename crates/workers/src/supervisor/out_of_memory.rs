@@ -1,12 +1,11 @@
 //! Whether the kernel has killed a process for lack of memory. A SIGKILL does not say who sent it, but the kernel counts its own (`oom_kill`): for each
 //! control group (`memory.events`, and `memory.oom_control` in version 1), and for the whole machine (`/proc/vmstat`).
 
-use std::fs;
-use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::control_groups::control_groups;
+#[cfg(not(feature = "simulation"))]
+use {super::control_groups::control_groups, std::fs, std::path::PathBuf, std::sync::OnceLock};
 
 /// A kill that was counted this long ago is not the one that has just ended a process. Counts are read once a second, and a process with much memory takes a moment
 /// to end. This number is arbitrary.

@@ -134,7 +134,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
         }
         let method = &self.exchange.request().head.method;
         let harmless = if kept { method.is_idempotent() } else { method.is_safe() };
-        // As for calls to upstreams: what a live process has closed as idle is no try that has failed.
+        // As for calls to upstreams: where a live process has closed an idle connection, no attempt has failed.
         let idle = kept && method.is_safe() && !outlives_requests(link) && !is_killed(link.key.pid);
         if !harmless || self.risked || (!idle && !self.app.may_retry()) {
             return None;
