@@ -17,4 +17,5 @@ pub use request::Request;
 pub use response::{Informational, Outcome, Response, TimedRead};
 pub use socket::PeerAddress;
 pub use tls::Handshake;
+pub(crate) use trust::nameless_client_config;
 pub use trust::{Authorities, Identity, TlsSettings, client_config};

@@ -92,6 +92,17 @@ pub fn client_config(tls_settings: &TlsSettings) -> Result<Arc<ClientConfig>, Fa
     Ok(Arc::new(config))
 }
 
+/// The configuration of a client that does not name the server in its handshake (SNI, RFC 6066 §3), and accepts every certificate.
+///
+/// # Errors
+/// As [`client_config`].
+pub(crate) fn nameless_client_config(tls_settings: &TlsSettings) -> Result<Arc<ClientConfig>, Failure> {
+    let config = client_config(&TlsSettings { insecure: true, ..tls_settings.clone() })?;
+    let mut config = ClientConfig::clone(&config);
+    config.enable_sni = false;
+    Ok(Arc::new(config))
+}
+
 /// Accepts a certificate without [`chain_errors`], and reports those of any other; with `insecure` it accepts all.
 #[derive(Debug)]
 struct Verifier {

@@ -1,7 +1,7 @@
 //! `health`: health checks of load balancers.
 //!
 //! A balancer takes a server out by a request of its own, which is unlike a browser's: HTTP/1.0 without `Host`, `OPTIONS`, the name of a cluster or an
-//! address as `Host`, one second of patience. A healthy server that responds to such a check with an error, late or in pieces is marked down. In 2011 HAProxy
+//! address as `Host`, over TLS no server name (SNI), one second of patience. A healthy server that responds to such a check with an error, late or in pieces is marked down. In 2011 HAProxy
 //! read the response once, and of a response written field by field it saw the first line alone. (RFC 9110 §3.1 and RFC 9112 §3.2: HTTP/1.0 needs no `Host`.)
 
 mod checkers;
@@ -11,7 +11,7 @@ mod tests;
 
 use std::time::Duration;
 
-use crate::client::{Outcome, Read, Response};
+use crate::client::{Connection, Failure, Outcome, Read, Response, nameless_client_config};
 use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
 use crate::server::Server;
@@ -81,10 +81,18 @@ async fn checked(context: &ProbeContext, checker: Checker) -> CheckResult {
     let host = checker.host(context);
     let mut seen =
         CheckResult { asked: checker.shown(&request, host.as_deref()), host, ..CheckResult::default() };
-    let mut connection = match context.connect().await {
+    let mut connection = match connect(context, checker).await {
         Ok(connection) => connection,
         Err(failure) => {
-            seen.failure = Some(failure.to_string());
+            seen.failure = Some(match failure {
+                Failure::Tls(_) if !checker.names_server() => {
+                    format!(
+                        "{}: {failure}; unless configured, this check sends no server name (SNI)",
+                        seen.asked
+                    )
+                }
+                failure => failure.to_string(),
+            });
             return seen;
         }
     };
@@ -109,6 +117,16 @@ async fn checked(context: &ProbeContext, checker: Checker) -> CheckResult {
         }
     }
     seen
+}
+
+/// A connection as the checker opens it.
+async fn connect(context: &ProbeContext, checker: Checker) -> Result<Connection, Failure> {
+    match &context.tls_settings {
+        Some(tls_settings) if !checker.names_server() => {
+            context.connect_with(Some(nameless_client_config(tls_settings)?)).await
+        }
+        _ => context.connect().await,
+    }
 }
 
 /// Whether the connection may be used again.

@@ -158,6 +158,13 @@ fn health_checks() {
     hold(&[bad(Flaw::WantsHostOf10, "health"), bad(Flaw::OptionsStalls, "health")]);
 }
 
+/// The checks of balancers send no server name (SNI), unless they are configured to.
+#[test]
+fn health_checks_over_tls_name_no_server() {
+    let flaw = Flaw::WantsHostOfNamed;
+    hold(&[Case { flaw, probe: "health", verdict: Verdict::Good, mode: ExamineMode::Politely }]);
+}
+
 #[test]
 fn what_stands_beside_the_response() {
     hold(&[bad(Flaw::ForbiddenTrailers, "informational"), bad(Flaw::HintsTo10, "informational")]);

@@ -95,6 +95,11 @@ impl Checker {
         }
     }
 
+    /// Whether it names the server in the TLS handshake, and verifies its certificate. By default none does; who configures the `Host` of a check configures this, too.
+    pub(super) fn names_server(self) -> bool {
+        self == Self::HaProxy
+    }
+
     /// The `Host` it sends.
     pub(super) fn host(self, context: &ProbeContext) -> Option<String> {
         match self {

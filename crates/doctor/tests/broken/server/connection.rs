@@ -93,6 +93,9 @@ impl Connection {
                 return Err(End::Refused(417));
             }
         }
+        if self.flaw == Flaw::WantsHostOfNamed && self.is_named() && request.field("host").is_none() {
+            return Err(End::Refused(400));
+        }
         if self.flaw == Flaw::OptionsStalls && request.method == "OPTIONS" {
             let _ = self.fill(IDLE)?;
             return Ok(false);
@@ -247,6 +250,11 @@ impl Connection {
             Wire::Plain(stream) => stream.write_all(bytes),
             Wire::Encrypted(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         }
+    }
+
+    /// Whether the client named the server in the TLS handshake.
+    fn is_named(&self) -> bool {
+        matches!(&self.wire, Wire::Encrypted(stream) if stream.conn.server_name().is_some())
     }
 
     fn socket(&self) -> &TcpStream {

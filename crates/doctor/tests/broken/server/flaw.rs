@@ -5,6 +5,8 @@ pub(crate) enum Flaw {
     None,
     /// It is correct, and speaks TLS.
     NoneOverTls,
+    /// It is correct: as Apache does, it rejects a request without `Host` on a connection whose TLS handshake named the server.
+    WantsHostOfNamed,
 
     /// Says HTTP/1.1 to HTTP/1.0 without keep-alive, and waits for the next request.
     NeverCloses,
@@ -97,7 +99,7 @@ pub(crate) enum Flaw {
 impl Flaw {
     /// Whether it is correct.
     pub(crate) fn is_none(self) -> bool {
-        matches!(self, Self::None | Self::NoneOverTls)
+        matches!(self, Self::None | Self::NoneOverTls | Self::WantsHostOfNamed)
     }
 
     /// Whether it is one of a server with TLS.
@@ -105,6 +107,7 @@ impl Flaw {
         matches!(
             self,
             Self::NoneOverTls
+                | Self::WantsHostOfNamed
                 | Self::NoReuse
                 | Self::Expired
                 | Self::OnlyTls12
