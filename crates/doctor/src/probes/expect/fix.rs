@@ -6,18 +6,29 @@ use crate::server::Server;
 pub(in crate::probes) fn fix(finding: &str, server: Server) -> Option<&'static str> {
     match finding {
         CONTINUE => Some(continued(server)),
-        ONCE => {
-            Some("Have one hop respond to Expect, and remove it from the requests that this hop forwards.")
-        }
+        ONCE => Some(once(server)),
         UNREAD => Some(
             "Send Connection: close with a response that comes before the body, or read the body and discard it.",
         ),
+        HTTP10 if server == Server::Caddy => Some(once(server)),
         HTTP10 => Some(
             "Send 100 only to HTTP/1.1 clients (RFC 9110 §15.2); if the server ignores the version (Puma), have a proxy in front remove Expect.",
         ),
         EMPTY => Some("Ignore Expect in a request without a body (RFC 9110 §10.1.1)."),
         OTHER => Some("Respond with 417 to an unknown expectation, or ignore it."),
         _ => None,
+    }
+}
+
+fn once(server: Server) -> &'static str {
+    match server {
+        Server::Werkzeug => {
+            "Werkzeug's server sends a second 100 beside that of http.server, on which it builds: use gunicorn or another production server."
+        }
+        Server::Caddy => {
+            "Set header_up -Expect in reverse_proxy, so that Caddy alone responds to Expect, and not the server behind it, too."
+        }
+        _ => "Have one hop respond to Expect, and remove it from the requests that this hop forwards.",
     }
 }
 
