@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Fewer streams at once than this slow clients down that rely on it (RFC 9113 §6.5.2).
 const STREAMS: u32 = 100;
 
+const NOT_SPOKEN: &str = "Enable HTTP/2 on this port, or remove h2 from the protocols that TLS offers there (ALPN); behind a proxy that forwards connections, where TLS ends.";
+
 /// The result of offering HTTP/2 by ALPN.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AlpnOutcome {
@@ -125,8 +127,11 @@ pub(super) fn judge(agreed: &AlpnOutcome) -> Finding {
             format!("ALPN selects h2, but no SETTINGS arrived within {}", crate::report::time(*after)),
         ),
         AlpnOutcome::Garbage(what) => {
-            Finding::bad(ID, format!("ALPN selects h2, but instead of SETTINGS came {what}"))
-                .costs("clients that offer HTTP/2, as browsers do, get no response")
+            let mut finding =
+                Finding::bad(ID, format!("ALPN selects h2, but instead of SETTINGS came {what}"))
+                    .costs("clients that offer HTTP/2, as browsers do, get no response");
+            finding.fix = Some(NOT_SPOKEN.to_owned());
+            finding
         }
         AlpnOutcome::Http2(settings) => {
             let said = |value: Option<u32>, default: &str| {
@@ -165,6 +170,14 @@ mod tests {
         {
             assert!(matches!(read_settings(garbage), Some(Err(_))), "{garbage:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_agrees_on_http2_and_does_not_speak_it_is_told_so() {
+        let finding = judge(&AlpnOutcome::Garbage("\"HTTP/1.1 200 OK\"".to_owned()));
+        assert_eq!(finding.verdict, Bad);
+        // Other findings of this id are about how many streams it allows.
+        assert!(finding.fix.as_ref().is_some_and(|fix| fix.contains("Enable HTTP/2")), "{finding:?}");
     }
 
     #[test]
