@@ -127,12 +127,19 @@ impl Response {
             Outcome::Closed => format!("{came}, cut off by a close after {after}"),
             Outcome::Reset if nothing => format!("the connection was reset without a response after {after}"),
             Outcome::Reset => format!("{came}, cut off by a reset after {after}"),
-            Outcome::Malformed(fault) if status.is_none() => format!("no valid response ({fault})"),
-            Outcome::Malformed(fault) => format!("{came}, then an invalid message ({fault})"),
+            Outcome::Malformed(fault) if status.is_none() => {
+                format!("no valid response ({})", broken_rule(fault))
+            }
+            Outcome::Malformed(fault) => format!("{came}, then an invalid message ({})", broken_rule(fault)),
             Outcome::Endless => format!("{came}, and no end after {bytes} bytes"),
             Outcome::Broken(why) => format!("a broken connection ({why})"),
         }
     }
+}
+
+/// The sentence of a fault, about the server that is examined.
+fn broken_rule(fault: &Fault) -> String {
+    format!("the server {}", fault.kind.facts().2)
 }
 
 impl Connection {

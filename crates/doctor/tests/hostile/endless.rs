@@ -61,7 +61,7 @@ async fn expect(flood: Flood, id: &'static str, words: &'static str) {
 #[tokio::test]
 async fn a_line_without_an_end() {
     let flood = Flood { asked: true, begins: "HTTP/1.1 200 ", goes_on: "x" };
-    expect(flood, "framing.response", "no valid response").await;
+    expect(flood, "framing.response", "no valid response (the server sent ").await;
 }
 
 #[tokio::test]
@@ -80,6 +80,16 @@ async fn informational_responses_without_an_end() {
 async fn a_body_without_an_end() {
     let flood = Flood { asked: true, begins: "HTTP/1.1 200 OK\r\n\r\n", goes_on: "flood " };
     expect(flood, "reach.response", "200, and no end").await;
+}
+
+/// It is as long as it says: too long to be read many times, and no fault.
+#[tokio::test]
+async fn a_large_file() {
+    let begins = "HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n";
+    let (it, most) = examine(0, Flood { asked: true, begins, goes_on: "file " }).await;
+    assert!(most < MOST, "{most} bytes were taken from one connection");
+    let finding = found(&it, "reach.response", Verdict::Unknown, "more than this check reads");
+    assert!(finding.fix.as_ref().is_some_and(|fix| fix.contains("another path")), "{finding:?}");
 }
 
 #[tokio::test]
