@@ -165,6 +165,14 @@ fn judge(asked: &str, response: &Response, unread: &[u8]) -> Finding {
             Finding::unknown("reach.response", format!("{evidence}: a stream that does not end")),
             "Check another path of this server.",
         ),
+        Outcome::Endless if length.is_some() && !chunked => fixed(
+            Finding::unknown("reach.response", format!("{evidence}: more than this check reads")),
+            "Check another path of this server, with a smaller response.",
+        ),
+        Outcome::Endless => fixed(
+            Finding::bad("reach.response", evidence),
+            "A response that does not end cannot be compared with anything: check another path.",
+        ),
         Outcome::Silence if stalls && length.is_none() && !chunked => fixed(
             Finding::bad("persistence.unended", evidence)
                 .costs(format!("more than {} on every such request", time(response.took))),
