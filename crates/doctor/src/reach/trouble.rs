@@ -43,6 +43,10 @@ pub(super) async fn unreachable(connector: &Connector<'_>, failure: &Failure) ->
                 CLEAR
             }
             None => match failure {
+                Failure::Tls(why) if why.contains("UnrecognisedName") => NAME,
+                Failure::Tls(why) if connector.settings.identity.is_some() && is_identity_refused(why) => {
+                    IDENTITY
+                }
                 Failure::Tls(_) => {
                     "Enable TLS 1.2 or 1.3 (neither this check nor browsers support older versions), and HTTP/1.1 where ALPN is used; openssl s_client -connect HOST:PORT shows more."
                 }
@@ -63,6 +67,11 @@ pub(super) async fn unreachable(connector: &Connector<'_>, failure: &Failure) ->
 }
 
 const CERTIFICATE: &str = "Install a certificate for this name, with its intermediates (nginx: the full chain in ssl_certificate), and renew it in time; --ca FILE trusts a private authority, --insecure checks the rest anyway.";
+
+const IDENTITY: &str = "The server does not accept the certificate of --cert: pass one that an authority it trusts has signed, followed by those in between, and that is valid now.";
+
+/// The alert `unrecognized_name` (RFC 6066 §3).
+const NAME: &str = "The server has no certificate for that name: use the name that it serves; if that name leads elsewhere, or nowhere, pass --resolve HOST:PORT:ADDRESS. With an address in the URL, the handshake has no name.";
 
 const CLEAR: &str = "Use http:// for this port, or enable TLS on it (nginx: listen 443 ssl).";
 
@@ -138,6 +147,15 @@ fn judge(asked: &str, response: &Response, unread: &[u8]) -> Finding {
                 "Pass --cert FILE and --key FILE.",
             );
         }
+        if matches!(&response.outcome, Outcome::Broken(why) if is_identity_refused(why)) {
+            return fixed(
+                Finding::bad(
+                    "reach.tls",
+                    format!("{evidence}: the server does not accept the client certificate"),
+                ),
+                IDENTITY,
+            );
+        }
         if is_http2(unread) {
             return fixed(
                 Finding::bad("reach.response", format!("{evidence}: an HTTP/2 SETTINGS frame")),
@@ -203,6 +221,19 @@ fn said(response: &Response, unread: &[u8]) -> String {
         _ => format!(", beginning with \"{}\"", unread.escape_ascii()),
     };
     format!("{}{shown}", response.words())
+}
+
+/// An alert of a server that has verified a client certificate (RFC 8446 §6.2); with TLS 1.3 it comes after the handshake.
+fn is_identity_refused(why: &str) -> bool {
+    const ALERTS: [&str; 6] = [
+        "UnknownCA",
+        "BadCertificate",
+        "CertificateUnknown",
+        "CertificateExpired",
+        "CertificateRevoked",
+        "AccessDenied",
+    ];
+    ALERTS.iter().any(|alert| why.contains(alert))
 }
 
 /// A frame of type SETTINGS, for the whole connection, and short: with it a server of HTTP/2 begins (RFC 9113 §3.4).

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keepwarm_doctor::client::Identity;
 use keepwarm_doctor::{Examination, Settings, Verdict};
 use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::crypto::aws_lc_rs;
@@ -225,6 +226,38 @@ async fn a_server_that_wants_a_client_certificate() {
     let behavior = TlsBehavior { asks: true, ..GOOD };
     let it = examine(serve_tls(vec![certificate], &key, behavior).await, &believing(&root)).await;
     found(&it, "reach.tls", Verdict::Bad, "the server requires a client certificate");
+}
+
+#[tokio::test]
+async fn a_client_certificate_that_the_server_does_not_accept() {
+    let root = Authority::new("Root", None);
+    let (certificate, key) = root.sign("shop.example", 2099);
+    static OLD: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS12];
+    for versions in [ALL_VERSIONS, &OLD] {
+        let behavior = TlsBehavior { versions, asks: true, ..GOOD };
+        let address = serve_tls(vec![certificate.clone()], &key, behavior).await;
+        let (own, own_key) = root.sign("client", 2099);
+        let own_key = PrivatePkcs8KeyDer::from(own_key.serialize_der()).into();
+        let identity = Some(Arc::new(Identity { chain: vec![own], key: own_key }));
+        let it = examine(address, &Settings { identity, ..believing(&root) }).await;
+        let finding = found(&it, "reach.tls", Verdict::Bad, "");
+        assert!(finding.fix.as_ref().is_some_and(|fix| fix.contains("--cert")), "{finding:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_the_server_does_not_know() {
+    let address = serve(0, |mut stream| async move {
+        stream.write_all(b"\x15\x03\x03\x00\x02\x02\x70").await?;
+        hold(stream).await
+    })
+    .await;
+    let it = examine(address, &settings()).await;
+    let finding = found(&it, "reach.tls", Verdict::Bad, "UnrecognisedName");
+    assert!(
+        finding.fix.as_ref().is_some_and(|fix| fix.contains("no certificate for that name")),
+        "{finding:?}"
+    );
 }
 
 #[tokio::test]
