@@ -4,7 +4,8 @@
 //! * a head that leaves in pieces, as when each field is a `send` of its own: a packet each, and a reader that reads once (an old health check) sees only the
 //!   first of them;
 //! * a small second write that waits for the acknowledgement of the first, which the client delays for 40 ms in the hope of something to send with it: Nagle's
-//!   algorithm (RFC 9293 §3.7.4) with delayed acknowledgements (§3.8.6.3). Only kept connections have it, for a new one is acknowledged at once;
+//!   algorithm (RFC 9293 §3.7.4) with delayed acknowledgements (§3.8.6.3). Without TLS only kept connections have it, for a new one is acknowledged at once;
+//!   with TLS a new one has it, too, where the response follows the session tickets in a write of its own;
 //! * a stream that is held back.
 //!
 //! How it works: the kernel counts the segments received (`TCP_INFO`). A response to HEAD is all head; on new connections, where every segment is acknowledged

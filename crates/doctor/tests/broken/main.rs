@@ -93,7 +93,11 @@ fn expectations() {
 
 #[test]
 fn writes() {
-    hold(&[bad(Flaw::LineByLine, "writes"), bad(Flaw::Nagle, "writes")]);
+    hold(&[
+        bad(Flaw::LineByLine, "writes"),
+        bad(Flaw::Nagle, "writes"),
+        bad(Flaw::NagleAfterTickets, "writes"),
+    ]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use keepwarm_http1::ResponseBody;
 
+use super::rules;
 use crate::client::{Acks, Connection, Read, Request, Response};
 use crate::context::ProbeContext;
 
@@ -49,6 +50,10 @@ pub(super) struct WriteObservation {
     pub(super) late: Vec<Sample>,
     /// On the same, acknowledged at once.
     pub(super) at_once: Vec<Sample>,
+    /// On new connections with TLS, acknowledged at once: where those of `fresh` took so long that one may have waited for that.
+    pub(super) prompt: Vec<Sample>,
+    /// Whether the connections are encrypted.
+    pub(super) encrypted: bool,
     /// Responses to HEAD.
     pub(super) heads: Vec<Sample>,
     /// Why there is not more.
@@ -78,6 +83,8 @@ pub(super) struct Sample {
     pub(super) head_reads: usize,
     /// The longest pause between two reads.
     pub(super) pause: Duration,
+    /// From the request to the end of the response.
+    pub(super) took: Duration,
     /// Whether something came after the response.
     pub(super) more: bool,
 }
@@ -106,7 +113,11 @@ pub(super) enum BodyEnd {
 pub(super) async fn observe(context: &ProbeContext) -> WriteObservation {
     let begun = Instant::now();
     let (request, head) = subject(context).await;
-    let mut seen = WriteObservation { asked: request.line(), ..WriteObservation::default() };
+    let mut seen = WriteObservation {
+        asked: request.line(),
+        encrypted: context.target.is_encrypted(),
+        ..WriteObservation::default()
+    };
     for _ in 0..FRESH {
         let one = match context.connect().await {
             Ok(mut line) => sample(context, &mut line, &request, true).await,
@@ -123,6 +134,9 @@ pub(super) async fn observe(context: &ProbeContext) -> WriteObservation {
         }
     }
     kept(context, &request, begun, &mut seen).await;
+    if rules::may_wait_for_tickets(&seen) {
+        prompt(context, &request, &mut seen).await;
+    }
     heads(context, &head, begun, &mut seen).await;
     seen
 }
@@ -173,6 +187,16 @@ async fn kept(context: &ProbeContext, request: &Request, begun: Instant, seen: &
     }
 }
 
+/// Acknowledges the tickets of TLS, which come before the first response of a connection, at once.
+async fn prompt(context: &ProbeContext, request: &Request, seen: &mut WriteObservation) {
+    for _ in 0..FRESH {
+        let Ok(mut connection) = context.connect().await else { return };
+        connection.acknowledge(Acks::AtOnce);
+        let Some((one, _)) = sample(context, &mut connection, request, true).await else { return };
+        seen.prompt.push(one);
+    }
+}
+
 /// Asks for heads alone, on connections of their own: what a server sends with them in error would be counted with the next response.
 async fn heads(context: &ProbeContext, request: &Request, begun: Instant, seen: &mut WriteObservation) {
     let mut open: Option<Connection> = None;
@@ -210,9 +234,10 @@ async fn sample(
     let patience = context.settings.timeout.min(Duration::from_secs(2).max(context.first.took * 3));
     let before = connection.facts();
     context.send_request(connection, request).await;
+    let sent = Instant::now();
     let watched = if first { watch(connection).await } else { 0 };
     let response = context.read_response_until(connection, patience, |_| false).await;
-    let after = connection.facts();
+    let (took, after) = (sent.elapsed(), connection.facts());
     let head = response.head.as_ref().filter(|_| response.is_complete())?;
     let behind = !connection.left_over().is_empty();
     let keeps = head.is_persistent();
@@ -240,6 +265,7 @@ async fn sample(
         reads: watched + response.reads.len(),
         head_reads: head_reads(watched, &response),
         pause: pause(&response),
+        took,
         more,
     };
     Some((one, keeps && !more))

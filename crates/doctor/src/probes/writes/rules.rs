@@ -148,6 +148,9 @@ pub(super) fn segments(seen: &WriteObservation) -> Finding {
 
 /// Does a write wait for a delayed acknowledgement?
 pub(super) fn nagle(seen: &WriteObservation) -> Finding {
+    if let Some(found) = waits_for_tickets(seen) {
+        return found;
+    }
     let (late, at_once) = (pauses(&seen.late), pauses(&seen.at_once));
     let evidence = |words: &str| format!("{} on a persistent connection: {words}", seen.asked);
     let (Some(usual), Some(prompt)) = (median(late.iter().copied()), median(at_once.iter().copied())) else {
@@ -156,8 +159,13 @@ pub(super) fn nagle(seen: &WriteObservation) -> Finding {
             false => Finding::unknown(
                 NAGLE,
                 format!(
-                    "{}: no connection was kept open; on a new one nothing waits, because it is acknowledged at once",
-                    seen.asked
+                    "{}: no connection was kept open; on a new one nothing waits{}",
+                    seen.asked,
+                    if seen.encrypted {
+                        " for an acknowledgement"
+                    } else {
+                        ", because it is acknowledged at once"
+                    }
                 ),
             ),
         };
@@ -196,6 +204,35 @@ pub(super) fn nagle(seen: &WriteObservation) -> Finding {
     )
 }
 
+/// Whether the first response of a connection takes so much longer than further ones that it may have waited for the acknowledgement of what goes before it.
+/// Without TLS nothing does.
+pub(super) fn may_wait_for_tickets(seen: &WriteObservation) -> bool {
+    let further = median(seen.at_once.iter().map(|one| one.took)).unwrap_or_default();
+    let least = second(&durations(&seen.fresh, |one| one.took), false);
+    seen.encrypted && least >= DELAYED && least >= further + SAVED
+}
+
+/// Does the first response of a connection with TLS wait for the delayed acknowledgement of the tickets before it (RFC 8446 §4.6.1)?
+fn waits_for_tickets(seen: &WriteObservation) -> Option<Finding> {
+    let (fresh, prompt) = (durations(&seen.fresh, |one| one.took), durations(&seen.prompt, |one| one.took));
+    let (usual, quick) = (median(fresh.iter().copied())?, median(prompt.iter().copied())?);
+    if second(&fresh, false) < second(&prompt, true) + SAVED {
+        return None;
+    }
+    let evidence = format!(
+        "{} on a new connection: the response takes {} when the session tickets before it are acknowledged late, as clients do, and {} when at once ({} of each)",
+        seen.asked,
+        time(usual),
+        time(quick),
+        prompt.len()
+    );
+    let lost = usual.saturating_sub(quick);
+    Some(
+        Finding::bad(NAGLE, evidence)
+            .costs(format!("{} on the first response of every connection", time(lost))),
+    )
+}
+
 fn nothing(seen: &WriteObservation) -> String {
     match &seen.failure {
         Some(why) => format!("{}: {why}", seen.asked),
@@ -212,9 +249,14 @@ fn segments_of(count: usize) -> String {
 }
 
 fn pauses(samples: &[Sample]) -> Vec<Duration> {
-    let mut pauses: Vec<Duration> = samples.iter().map(|one| one.pause).collect();
-    pauses.sort_unstable();
-    pauses
+    durations(samples, |one| one.pause)
+}
+
+/// In order.
+fn durations(samples: &[Sample], of: fn(&Sample) -> Duration) -> Vec<Duration> {
+    let mut durations: Vec<Duration> = samples.iter().map(of).collect();
+    durations.sort_unstable();
+    durations
 }
 
 /// The second from the end; of fewer than three the last.

@@ -23,6 +23,7 @@ fn sample(segments: u32) -> Sample {
         reads: 1,
         head_reads: 1,
         pause: Duration::ZERO,
+        took: Duration::from_millis(1),
         more: false,
     }
 }
@@ -35,6 +36,38 @@ fn with(change: impl Fn(&mut Sample)) -> Sample {
 
 fn paused(milliseconds: &[u64]) -> Vec<Sample> {
     milliseconds.iter().map(|&ms| with(|one| one.pause = Duration::from_millis(ms))).collect()
+}
+
+fn took(milliseconds: &[u64]) -> Vec<Sample> {
+    milliseconds.iter().map(|&ms| with(|one| one.took = Duration::from_millis(ms))).collect()
+}
+
+/// Over TLS, what goes before the first response of a connection are tickets.
+#[test]
+fn a_first_response_that_waits_for_the_acknowledgement_of_tickets_is_bad() {
+    let cases: &[(&str, bool, &[u64], &[u64], &[u64], bool, Verdict)] = &[
+        ("waits", true, &[44, 42, 41], &[1, 1, 1, 1, 1], &[2, 1, 1], true, Verdict::Bad),
+        ("waits, and nothing is kept", true, &[44, 42, 41], &[], &[2, 1, 1], true, Verdict::Bad),
+        ("a slow page", true, &[60, 61, 62], &[60, 60, 61, 62, 60], &[], false, Verdict::Good),
+        ("a slow page, and nothing is kept", true, &[60, 61, 62], &[], &[60, 61, 60], true, Verdict::Unknown),
+        ("slow only at first", true, &[60, 61, 62], &[1, 1, 1, 1, 1], &[60, 61, 60], true, Verdict::Good),
+        ("once", true, &[44, 2, 3], &[1, 1, 1, 1, 1], &[], false, Verdict::Good),
+        ("unencrypted", false, &[44, 42, 41], &[1, 1, 1, 1, 1], &[], false, Verdict::Good),
+        ("promptly", true, &[2, 1, 2], &[1, 1, 1, 1, 1], &[], false, Verdict::Good),
+    ];
+    for &(name, encrypted, fresh, kept, prompt, suspicious, verdict) in cases {
+        let mut seen = WriteObservation {
+            encrypted,
+            fresh: took(fresh),
+            late: took(kept),
+            at_once: took(kept),
+            ..WriteObservation::default()
+        };
+        assert_eq!(rules::may_wait_for_tickets(&seen), suspicious, "{name}");
+        seen.prompt = took(prompt);
+        let finding = rules::nagle(&seen);
+        assert_eq!(finding.verdict, verdict, "{name}: {finding:?}");
+    }
 }
 
 #[test]

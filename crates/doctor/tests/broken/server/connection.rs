@@ -51,12 +51,17 @@ impl From<io::Error> for End {
 
 /// Serves a connection to its end.
 pub(super) fn serve(stream: TcpStream, tls: Option<Arc<ServerConfig>>, flaw: Flaw) {
-    if stream.set_nodelay(flaw != Flaw::Nagle).is_err() {
+    if stream.set_nodelay(!matches!(flaw, Flaw::Nagle | Flaw::NagleAfterTickets)).is_err() {
         return;
     }
     let wire = match tls.map(ServerConnection::new) {
         None => Wire::Plain(stream),
-        Some(Ok(session)) => Wire::Encrypted(Box::new(StreamOwned::new(session, stream))),
+        Some(Ok(mut session)) => {
+            if flaw == Flaw::NagleAfterTickets && shake_hands_slowly(&mut session, &stream).is_err() {
+                return;
+            }
+            Wire::Encrypted(Box::new(StreamOwned::new(session, stream)))
+        }
         Some(Err(_)) => return,
     };
     let mut connection = Connection { wire, flaw, inbox: Vec::new(), turn: 0 };
@@ -68,6 +73,22 @@ pub(super) fn serve(stream: TcpStream, tls: Option<Arc<ServerConfig>>, flaw: Fla
         }
     }
     connection.close();
+}
+
+/// Reads the end of the handshake when the request is there, too: so the request acknowledges none of the tickets, which leave before the response.
+fn shake_hands_slowly(session: &mut ServerConnection, mut stream: &TcpStream) -> io::Result<()> {
+    while session.is_handshaking() || session.wants_write() {
+        if session.wants_write() {
+            session.write_tls(&mut stream)?;
+            std::thread::sleep(Duration::from_millis(5));
+        } else {
+            if session.read_tls(&mut stream)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            session.process_new_packets().map_err(io::Error::other)?;
+        }
+    }
+    Ok(())
 }
 
 impl Connection {

@@ -44,6 +44,8 @@ pub(crate) enum Flaw {
     LineByLine,
     /// Head and body by two writes, with Nagle's algorithm: the second waits until the first is acknowledged.
     Nagle,
+    /// Leaves Nagle's algorithm on: the first response waits until the tickets of TLS, which go before it, are acknowledged.
+    NagleAfterTickets,
 
     /// Boots its application for each request of a page, which takes 50 ms.
     Boots,
@@ -108,6 +110,7 @@ impl Flaw {
             self,
             Self::NoneOverTls
                 | Self::WantsHostOfNamed
+                | Self::NagleAfterTickets
                 | Self::NoReuse
                 | Self::Expired
                 | Self::OnlyTls12
