@@ -38,6 +38,8 @@ pub struct ProbeContext {
     pub(crate) connections: AtomicU64,
     /// Requests and connections, one after the other, to which nothing came for as long as a step may take.
     pub(crate) silences: AtomicU32,
+    /// Responses that a server sends which limits its clients or has too much to do: 429 and 503.
+    pub(crate) refusals: AtomicU32,
 }
 
 /// After this many silences in a row the server is considered gone. Waiting out every further one would take minutes and reveal nothing.
@@ -159,6 +161,9 @@ impl ProbeContext {
     ) -> Response {
         let within = if self.is_gone() { within.min(LAST) } else { within };
         let response = connection.read_response_until(within, &enough).await;
+        if matches!(response.status(), Some(429 | 503)) {
+            self.refusals.fetch_add(1, Ordering::Relaxed);
+        }
         match response.outcome {
             Outcome::Silence if enough(&response) => self.silences.store(0, Ordering::Relaxed),
             Outcome::Silence if within >= self.settings.timeout => {

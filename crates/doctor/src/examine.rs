@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::context::ProbeContext;
 use crate::finding::{Finding, Verdict};
 use crate::probes::Probe;
-use crate::reach::{Destination, ReachError, reach};
+use crate::reach::{Destination, ReachError, of_later, reach};
 use crate::report::time;
 use crate::server::Server;
 use crate::settings::Settings;
@@ -91,12 +91,12 @@ fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
 /// Examines a target.
 pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watcher>) -> Examination {
     let begun = Instant::now();
-    let Destination { context, remark } = match reach(target, settings, &watcher).await {
+    let Destination { context, remarks } = match reach(target, settings, &watcher).await {
         Ok(reached) => reached,
         Err(why) => return unreached(target, why, begun.elapsed()),
     };
-    let mut results: Vec<ProbeResult> =
-        remark.map(|finding| reach_result(finding, begun.elapsed())).into_iter().collect();
+    let reached_after = begun.elapsed();
+    let mut results = Vec::new();
     for &probe in &settings.probes {
         watcher.begins(probe);
         let began = Instant::now();
@@ -112,12 +112,11 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
         watcher.ended(&one);
         results.push(one);
     }
-    if context.is_gone() {
-        let finding = gone(&context);
-        match results.first_mut().filter(|first| first.id == "reach") {
-            Some(first) => first.findings.push(finding),
-            None => results.insert(0, reach_result(finding, begun.elapsed())),
-        }
+    let gone = context.is_gone().then(|| gone(&context));
+    let findings: Vec<Finding> = remarks.into_iter().chain(of_later(&context)).chain(gone).collect();
+    if !findings.is_empty() {
+        let title = "reachability";
+        results.insert(0, ProbeResult { id: "reach", title, findings, took: reached_after });
     }
     Examination {
         label: None,

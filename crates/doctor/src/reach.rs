@@ -1,6 +1,7 @@
 //! Reaching the server, before anything is examined: its addresses, a connection, the first response, redirects.
 
 mod redirect;
+mod refusal;
 mod trouble;
 
 use std::net::{IpAddr, SocketAddr};
@@ -19,6 +20,7 @@ use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
 use redirect::Redirect;
+pub(crate) use refusal::of_later;
 
 /// Redirects that are followed, at most: what `curl` follows by default is 50, what any sound site needs is two.
 const REDIRECTS: usize = 5;
@@ -35,8 +37,8 @@ const SHOWN: usize = 80;
 /// The server that was reached, where redirects led.
 pub(crate) struct Destination {
     pub(crate) context: ProbeContext,
-    /// A finding about the way to it.
-    pub(crate) remark: Option<Finding>,
+    /// Findings about the way to it, and about its first response.
+    pub(crate) remarks: Vec<Finding>,
 }
 
 /// Why the server was not reached.
@@ -93,10 +95,11 @@ async fn follow(
         let redirect = if settings.follow { redirect::of(&now, &context.first) } else { Redirect::None };
         match redirect {
             Redirect::None => {
-                let remark = redirect::led(target, way.len(), &now);
-                return Ok(Destination { context, remark });
+                let led = redirect::led(target, way.len(), &now);
+                let remarks = led.into_iter().chain(refusal::of_first(&context)).collect();
+                return Ok(Destination { context, remarks });
             }
-            Redirect::Elsewhere(finding) => return Ok(Destination { context, remark: Some(finding) }),
+            Redirect::Elsewhere(finding) => return Ok(Destination { context, remarks: vec![finding] }),
             Redirect::To(next) => {
                 if way.contains(&next) || next == now || way.len() >= REDIRECTS {
                     way.push(now);
@@ -174,6 +177,7 @@ async fn visit(
             watcher: Arc::clone(watcher),
             connections: AtomicU64::new(0),
             silences: AtomicU32::new(0),
+            refusals: AtomicU32::new(0),
         };
         return Ok(FirstExchange { context, unread });
     }

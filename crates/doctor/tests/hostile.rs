@@ -19,6 +19,8 @@ mod endless;
 mod polite;
 #[path = "hostile/redirects.rs"]
 mod redirects;
+#[path = "hostile/refusals.rs"]
+mod refusals;
 #[path = "hostile/silent.rs"]
 mod silent;
 #[path = "hostile/tls.rs"]

@@ -56,8 +56,10 @@ fn probe(out: &mut String, result: &ProbeResult, style: Style, paint: Colors) {
     let verdict = result.verdict();
     let name = paint.verdict(verdict, &loudly(verdict));
     let _ = writeln!(out, "{:GUTTER$}{name} ({})", result.id, result.title);
+    // What is not known of the way to the server concerns everything else.
+    let least = if result.id == "reach" { Verdict::Unknown } else { Verdict::Warning };
     let mut told: Vec<&Finding> =
-        result.findings.iter().filter(|finding| style.all || finding.verdict >= Verdict::Warning).collect();
+        result.findings.iter().filter(|finding| style.all || finding.verdict >= least).collect();
     // The worst first; equally bad findings stay in the order in which the probe looked.
     told.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
     if told.is_empty() {
