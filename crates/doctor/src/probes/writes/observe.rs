@@ -50,7 +50,9 @@ pub(super) struct WriteObservation {
     pub(super) late: Vec<Sample>,
     /// On the same, acknowledged at once.
     pub(super) at_once: Vec<Sample>,
-    /// On new connections with TLS, acknowledged at once: where those of `fresh` took so long that one may have waited for that.
+    /// On new connections with TLS, acknowledged as usual: where those of `fresh` took so long that they may have waited for that.
+    pub(super) usual: Vec<Sample>,
+    /// On others, acknowledged at once.
     pub(super) prompt: Vec<Sample>,
     /// Whether the connections are encrypted.
     pub(super) encrypted: bool,
@@ -135,7 +137,7 @@ pub(super) async fn observe(context: &ProbeContext) -> WriteObservation {
     }
     kept(context, &request, begun, &mut seen).await;
     if rules::may_wait_for_tickets(&seen) {
-        prompt(context, &request, &mut seen).await;
+        tickets(context, &request, &mut seen).await;
     }
     heads(context, &head, begun, &mut seen).await;
     seen
@@ -187,13 +189,18 @@ async fn kept(context: &ProbeContext, request: &Request, begun: Instant, seen: &
     }
 }
 
-/// Acknowledges the tickets of TLS, which come before the first response of a connection, at once.
-async fn prompt(context: &ProbeContext, request: &Request, seen: &mut WriteObservation) {
+/// Acknowledges the tickets of TLS, which come before the first response of a connection, as usual and at once, in turns.
+async fn tickets(context: &ProbeContext, request: &Request, seen: &mut WriteObservation) {
     for _ in 0..FRESH {
-        let Ok(mut connection) = context.connect().await else { return };
-        connection.acknowledge(Acks::AtOnce);
-        let Some((one, _)) = sample(context, &mut connection, request, true).await else { return };
-        seen.prompt.push(one);
+        for acks in [Acks::AsUsual, Acks::AtOnce] {
+            let Ok(mut connection) = context.connect().await else { return };
+            connection.acknowledge(acks);
+            let Some((one, _)) = sample(context, &mut connection, request, true).await else { return };
+            match acks {
+                Acks::AtOnce => seen.prompt.push(one),
+                _ => seen.usual.push(one),
+            }
+        }
     }
 }
 

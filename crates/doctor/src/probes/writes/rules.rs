@@ -214,9 +214,9 @@ pub(super) fn may_wait_for_tickets(seen: &WriteObservation) -> bool {
 
 /// Does the first response of a connection with TLS wait for the delayed acknowledgement of the tickets before it (RFC 8446 §4.6.1)?
 fn waits_for_tickets(seen: &WriteObservation) -> Option<Finding> {
-    let (fresh, prompt) = (durations(&seen.fresh, |one| one.took), durations(&seen.prompt, |one| one.took));
-    let (usual, quick) = (median(fresh.iter().copied())?, median(prompt.iter().copied())?);
-    if second(&fresh, false) < second(&prompt, true) + SAVED {
+    let (late, prompt) = (durations(&seen.usual, |one| one.took), durations(&seen.prompt, |one| one.took));
+    let (usual, quick) = (median(late.iter().copied())?, median(prompt.iter().copied())?);
+    if second(&late, false) < DELAYED.max(second(&prompt, true) + SAVED) {
         return None;
     }
     let evidence = format!(

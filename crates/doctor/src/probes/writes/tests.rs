@@ -45,17 +45,21 @@ fn took(milliseconds: &[u64]) -> Vec<Sample> {
 /// Over TLS, what goes before the first response of a connection are tickets.
 #[test]
 fn a_first_response_that_waits_for_the_acknowledgement_of_tickets_is_bad() {
-    let cases: &[(&str, bool, &[u64], &[u64], &[u64], bool, Verdict)] = &[
-        ("waits", true, &[44, 42, 41], &[1, 1, 1, 1, 1], &[2, 1, 1], true, Verdict::Bad),
-        ("waits, and nothing is kept", true, &[44, 42, 41], &[], &[2, 1, 1], true, Verdict::Bad),
-        ("a slow page", true, &[60, 61, 62], &[60, 60, 61, 62, 60], &[], false, Verdict::Good),
-        ("a slow page, and nothing is kept", true, &[60, 61, 62], &[], &[60, 61, 60], true, Verdict::Unknown),
-        ("slow only at first", true, &[60, 61, 62], &[1, 1, 1, 1, 1], &[60, 61, 60], true, Verdict::Good),
-        ("once", true, &[44, 2, 3], &[1, 1, 1, 1, 1], &[], false, Verdict::Good),
-        ("unencrypted", false, &[44, 42, 41], &[1, 1, 1, 1, 1], &[], false, Verdict::Good),
-        ("promptly", true, &[2, 1, 2], &[1, 1, 1, 1, 1], &[], false, Verdict::Good),
+    let (slow, quick): (&[u64], &[u64]) = (&[44, 42, 41], &[2, 1, 1]);
+    let (page, kept): (&[u64], &[u64]) = (&[60, 61, 62], &[1, 1, 1, 1, 1]);
+    let cases: &[(&str, bool, &[u64], &[u64], &[u64], &[u64], bool, Verdict)] = &[
+        ("waits", true, slow, kept, slow, quick, true, Verdict::Bad),
+        ("waits, and nothing is kept", true, slow, &[], slow, quick, true, Verdict::Bad),
+        ("waits, but for one", true, slow, kept, &[44, 1, 42], &[2, 50, 1], true, Verdict::Bad),
+        ("a slow page", true, page, page, &[], &[], false, Verdict::Good),
+        ("a slow page, and nothing is kept", true, page, &[], page, page, true, Verdict::Unknown),
+        ("slow only at first", true, page, kept, page, page, true, Verdict::Good),
+        ("a busy moment", true, slow, kept, quick, quick, true, Verdict::Good),
+        ("once", true, &[44, 2, 3], kept, &[], &[], false, Verdict::Good),
+        ("unencrypted", false, slow, kept, &[], &[], false, Verdict::Good),
+        ("promptly", true, quick, kept, &[], &[], false, Verdict::Good),
     ];
-    for &(name, encrypted, fresh, kept, prompt, suspicious, verdict) in cases {
+    for &(name, encrypted, fresh, kept, usual, prompt, suspicious, verdict) in cases {
         let mut seen = WriteObservation {
             encrypted,
             fresh: took(fresh),
@@ -64,7 +68,7 @@ fn a_first_response_that_waits_for_the_acknowledgement_of_tickets_is_bad() {
             ..WriteObservation::default()
         };
         assert_eq!(rules::may_wait_for_tickets(&seen), suspicious, "{name}");
-        seen.prompt = took(prompt);
+        (seen.usual, seen.prompt) = (took(usual), took(prompt));
         let finding = rules::nagle(&seen);
         assert_eq!(finding.verdict, verdict, "{name}: {finding:?}");
     }
