@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use keepwarm_http1::ResponseBody;
 
 use super::rules;
-use crate::client::{Acks, Connection, Read, Request, Response};
+use crate::client::{Acks, Connection, Failure, Read, Request, Response, client_config};
 use crate::context::ProbeContext;
 
 /// New connections to send requests on.
@@ -121,7 +121,7 @@ pub(super) async fn observe(context: &ProbeContext) -> WriteObservation {
         ..WriteObservation::default()
     };
     for _ in 0..FRESH {
-        let one = match context.connect().await {
+        let one = match connect_anew(context).await {
             Ok(mut line) => sample(context, &mut line, &request, true).await,
             Err(failure) => {
                 seen.failure = Some(failure.to_string());
@@ -141,6 +141,14 @@ pub(super) async fn observe(context: &ProbeContext) -> WriteObservation {
     }
     heads(context, &head, begun, &mut seen).await;
     seen
+}
+
+/// A connection of a client without any earlier one: most programs resume no session, and a server sends more tickets then.
+async fn connect_anew(context: &ProbeContext) -> Result<Connection, Failure> {
+    match &context.tls_settings {
+        Some(tls_settings) => context.connect_with(Some(client_config(tls_settings)?)).await,
+        None => context.connect().await,
+    }
 }
 
 /// The page, or an error response of the same server if the page is large or slow, and the error is not; and its head alone.
@@ -193,7 +201,7 @@ async fn kept(context: &ProbeContext, request: &Request, begun: Instant, seen: &
 async fn tickets(context: &ProbeContext, request: &Request, seen: &mut WriteObservation) {
     for _ in 0..FRESH {
         for acks in [Acks::AsUsual, Acks::AtOnce] {
-            let Ok(mut connection) = context.connect().await else { return };
+            let Ok(mut connection) = connect_anew(context).await else { return };
             connection.acknowledge(acks);
             let Some((one, _)) = sample(context, &mut connection, request, true).await else { return };
             match acks {

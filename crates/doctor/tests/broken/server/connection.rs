@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
 
 use super::Flaw;
 use super::request::{Body, Parsed, Request, chunk_size, parse};
@@ -82,6 +82,10 @@ fn shake_hands_slowly(session: &mut ServerConnection, mut stream: &TcpStream) ->
             session.write_tls(&mut stream)?;
             std::thread::sleep(Duration::from_millis(5));
         } else {
+            // Of a resumed session it sends none.
+            if session.handshake_kind() == Some(HandshakeKind::Resumed) {
+                return Ok(());
+            }
             if session.read_tls(&mut stream)? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
