@@ -38,7 +38,7 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
                 "WEBrick has no setting for it: call setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1) on its listeners, or use Puma."
             }
             Server::PythonHttpServer | Server::WsgiRef | Server::Werkzeug | Server::Paste => {
-                "Set disable_nagle_algorithm = True (or wbufsize = -1) in the request handler's class, or use gunicorn or another production server."
+                "Set disable_nagle_algorithm = True and wbufsize = -1 in the request handler's class, or use gunicorn or another production server."
             }
             Server::Nginx => "Set tcp_nodelay on (the default), and tcp_nopush on with sendfile.",
             Server::Apache => {

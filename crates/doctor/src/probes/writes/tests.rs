@@ -42,12 +42,17 @@ fn took(milliseconds: &[u64]) -> Vec<Sample> {
     milliseconds.iter().map(|&ms| with(|one| one.took = Duration::from_millis(ms))).collect()
 }
 
+/// Whether it is encrypted, how long responses took (at first; further ones; at first again, acknowledged as usual; and at once), whether that is suspicious,
+/// and the verdict.
+type TicketsCase =
+    (&'static str, bool, &'static [u64], &'static [u64], &'static [u64], &'static [u64], bool, Verdict);
+
 /// Over TLS, what goes before the first response of a connection are tickets.
 #[test]
 fn a_first_response_that_waits_for_the_acknowledgement_of_tickets_is_bad() {
-    let (slow, quick): (&[u64], &[u64]) = (&[44, 42, 41], &[2, 1, 1]);
-    let (page, kept): (&[u64], &[u64]) = (&[60, 61, 62], &[1, 1, 1, 1, 1]);
-    let cases: &[(&str, bool, &[u64], &[u64], &[u64], &[u64], bool, Verdict)] = &[
+    let (slow, quick): (&'static [u64], &'static [u64]) = (&[44, 42, 41], &[2, 1, 1]);
+    let (page, kept): (&'static [u64], &'static [u64]) = (&[60, 61, 62], &[1, 1, 1, 1, 1]);
+    let cases: &[TicketsCase] = &[
         ("waits", true, slow, kept, slow, quick, true, Verdict::Bad),
         ("waits, and nothing is kept", true, slow, &[], slow, quick, true, Verdict::Bad),
         ("waits, but for one", true, slow, kept, &[44, 1, 42], &[2, 50, 1], true, Verdict::Bad),
