@@ -542,11 +542,13 @@ fn a_request_that_meets_an_idle_close_is_sent_again_at_once() {
     let server = hostile("");
     let mut client = server.client().patient(LONG);
     assert_eq!(client.ask(get("/once")).text(), "hello");
+    let delete = "DELETE /once HTTP/1.1\r\nHost: a\r\n\r\n";
     // More than a budget for retries has: these are none.
     let times: Vec<_> = (0..40)
         .map(|_| {
             let asked = Instant::now();
             assert_eq!(client.ask(get("/once")).text(), "hello");
+            assert_eq!(client.ask(delete).text(), "hello");
             asked.elapsed()
         })
         .collect();

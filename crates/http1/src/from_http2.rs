@@ -279,8 +279,9 @@ mod tests {
 
     #[test]
     fn targets_and_methods_are_judged_as_in_http_1() {
-        let refusal =
-            |method: &Method, path| filled(method, Some("a:1"), path, &[], true).map(|head| head.refusal);
+        let refusal = |method: &Method, path: &str| {
+            filled(method, Some("a:1"), path, &[], true).map(|head| head.refusal)
+        };
         assert_eq!(refusal(&Method::OPTIONS, "*"), Ok(None));
         assert_eq!(refusal(&Method::CONNECT, ""), Ok(Some(Refusal::Connect)));
         assert_eq!(refusal(&Method::TRACE, "/"), Ok(Some(Refusal::Trace)));

@@ -134,12 +134,13 @@ impl<C: Dialect> Relay<'_, '_, C> {
         }
         let method = &self.exchange.request().head.method;
         let harmless = if kept { method.is_idempotent() } else { method.is_safe() };
-        // As for calls to upstreams: where a live process has closed an idle connection, no attempt has failed.
-        let idle = kept && method.is_safe() && !outlives_requests(link) && !is_killed(link.key.pid);
+        // As for calls to upstreams: a connection that a live process has closed as idle is not a failed try.
+        let idle = kept && !outlives_requests(link) && !is_killed(link.key.pid);
         if !harmless || self.risked || (!idle && !self.app.may_retry()) {
             return None;
         }
-        self.risked = !idle;
+        // Once all the same: it may have been the request that ended the process, whose death is known a moment later.
+        self.risked = true;
         self.anew = kept;
         Some(if kept { "closed_idle" } else { "closed_without_response" })
     }
