@@ -483,7 +483,7 @@ fn faults_of_syntax_are_normalized_and_faults_of_framing_are_refused() {
             other => panic!("{path}: {other:?}\n{client}"),
         }
     }
-    assert!(server.log().contains("fixed syntax faults"), "told once");
+    server.wait_for_log("fixed syntax faults", LONG);
 }
 
 /// Bytes that were not requested are never part of a response, and put the one before it in doubt.
