@@ -5,7 +5,7 @@ mod syntax;
 
 use std::path::Path;
 
-use self::syntax::{Block, parse};
+use self::syntax::{Block, Line, parse};
 use crate::Error;
 use crate::files::Files;
 use crate::fpm::Pool;
@@ -22,14 +22,24 @@ pub(crate) fn read(
 ) -> Result<(), Error> {
     let blocks = parse(path, files, ledger)?;
     let before = model.sites.len();
-    let mut reader = Reader { pools, model, ledger, redirects: Vec::new() };
+    let mut reader = Reader { pools, model, ledger, redirects: Vec::new(), closed: Vec::new() };
     for block in &blocks {
+        let has_path = |address: &&String| {
+            address.split("://").last().is_some_and(|rest| rest.trim_end_matches('/').contains('/'))
+        };
+        if let Some(address) = block.addresses.iter().find(has_path) {
+            let place = reader.ledger.place(block.origin);
+            return Err(Error::new(format!(
+                "{place}: the address `{address}` has a path; write one site, with `handle PATH {{ … }}` for each path"
+            )));
+        }
         match block.addresses.as_slice() {
             [] => reader.global(block),
             _ => reader.site(block),
         }
     }
     reader.redirect_plain();
+    reader.refuse_other_hosts(before);
     if reader.model.sites.len() == before {
         return Err(Error::new(format!(
             "{}: there is no site, so there is nothing to serve",
@@ -45,6 +55,8 @@ struct Reader<'a> {
     ledger: &'a mut Ledger,
     /// Hosts of HTTPS sites, which Caddy redirects to.
     redirects: Vec<Origin>,
+    /// Sites that lost a rule for all of their clients.
+    closed: Vec<Option<Origin>>,
 }
 
 /// A site's address: `https://example.com:8443`, `:80`, `example.com`.
@@ -77,6 +89,13 @@ impl Reader<'_> {
             match line.name() {
                 "email" => self.model.acme.set("email", line.arg(0), line.origin),
                 "acme_ca" => self.model.acme.set("directory", line.arg(0), line.origin),
+                "order" if !matches!(line.arg(0), "php_server" | "php" | "mercure" | "rate_limit") => {
+                    self.ledger.lost(
+                        line.origin,
+                        "directives are applied in Caddy's own order",
+                        "put the directives into a `route` block in the order that you want",
+                    )
+                }
                 "servers" | "admin" | "debug" | "log" | "storage" | "grace_period" | "shutdown_delay"
                 | "order" | "http_port" | "https_port" | "local_certs" | "key_type"
                 | "skip_install_trust" | "persist_config" | "metrics" | "frankenphp" | "default_bind"
@@ -170,6 +189,9 @@ impl Reader<'_> {
         }
         self.listener(block, &mut site);
         site.routes = self.routes(block, &site);
+        if self.closed.contains(&site.origin) {
+            site.routes = vec![Route::status(block.origin, PathMatch::Any, 501)];
+        }
         self.model.sites.push(site);
     }
 
@@ -211,14 +233,7 @@ impl Reader<'_> {
                                 "Keepwarm proves names by HTTP and TLS, not by DNS",
                                 "open port 80 or 443, or set `tls.cert` and `tls.key`",
                             ),
-                            "client_auth" => {
-                                self.ledger.lost(
-                                    inner.origin,
-                                    "certificates of clients",
-                                    "set `tls.client_ca` and `tls.client_auth` of the listener",
-                                );
-                                inner.settle_inner(self.ledger);
-                            }
+                            "client_auth" => self.client_auth(inner, site),
                             "on_demand" => self.ledger.lost(
                                 inner.origin,
                                 "certificates on demand",
@@ -258,10 +273,48 @@ impl Reader<'_> {
                 site.acme.extend(public);
             }
         }
-        if let Some(line) = line.filter(|line| line.args().len() == 2) {
+        if let Some(line) = line.filter(|line| line.args().len() == 2 || line.arg(0) == "internal") {
+            if let Some(inner) = line.child("client_auth") {
+                self.client_auth(inner, site);
+            }
             line.settle_inner(self.ledger);
             self.ledger.carried(line.origin);
         }
+    }
+
+    /// Certificates of clients: of one authority, whose file is named.
+    fn client_auth(&mut self, line: &Line, site: &mut Site) {
+        let mode = line.child("mode").map_or("require_and_verify", |mode| mode.arg(0));
+        let authorities: Vec<&str> = line
+            .inner
+            .iter()
+            .filter_map(|inner| match (inner.name(), inner.arg(0)) {
+                ("trusted_ca_cert_file", _) => Some(inner.arg(0)),
+                ("trust_pool", "file") if inner.args().len() == 2 => Some(inner.arg(1)),
+                _ => None,
+            })
+            .collect();
+        let has_other = line
+            .inner
+            .iter()
+            .any(|inner| !matches!(inner.name(), "mode" | "trusted_ca_cert_file" | "trust_pool"));
+        match (mode, authorities.as_slice(), has_other) {
+            ("require_and_verify" | "verify_if_given", [file], false) => {
+                site.tls.set("client_ca", *file, line.origin);
+                if mode == "verify_if_given" {
+                    site.tls.set("client_auth", "optional", line.origin);
+                }
+            }
+            _ => {
+                self.ledger.lost(
+                    line.origin,
+                    "certificates of clients, of other than one authority in a file",
+                    "set `tls.client_ca` of the listener, and write the routes: the site gets 501",
+                );
+                self.closed.push(site.origin);
+            }
+        }
+        line.settle_inner(self.ledger);
     }
 
     fn listener(&mut self, block: &Block, site: &mut Site) {
@@ -310,9 +363,25 @@ impl Reader<'_> {
         site.listener.note("redirect_to_https", 443i64, "as Caddy does for sites with HTTPS");
         self.model.sites.push(site);
     }
-}
-
-/// A route that is for everything.
-fn everything(origin: Origin) -> Route {
-    Route::new(origin, PathMatch::Any)
+    /// Caddy has nothing for hosts that no site has.
+    fn refuse_other_hosts(&mut self, first: usize) {
+        let own = self.model.sites.get(first..).unwrap_or(&[]);
+        let mut others: Vec<Site> = Vec::new();
+        for bind in own.iter().flat_map(|site| &site.binds) {
+            let is_known = own
+                .iter()
+                .chain(&others)
+                .flat_map(|site| &site.binds)
+                .any(|other| other.address == bind.address && other.is_default);
+            if !is_known {
+                let bind = Bind { is_default: true, origin: None, ..bind.clone() };
+                others.push(Site {
+                    binds: vec![bind],
+                    routes: vec![Route::status(None, PathMatch::Any, 404)],
+                    ..Site::default()
+                });
+            }
+        }
+        self.model.sites.extend(others);
+    }
 }

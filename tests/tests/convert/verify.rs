@@ -364,10 +364,19 @@ fn a_converted_site_responds_as_caddy_does() {
          handle /api/* {{\n\t\treverse_proxy 127.0.0.1:{upstream_port}\n\t}}\n\thandle {{\n\t\tfile_server\n\t}}\n}}\n",
         directory.0.display()
     );
+    let caddy = caddy(&config);
+    caddy.wait_for_port(port);
+    let said = same_as_converted(&[&caddy.directory().join("Caddyfile")], port);
+    assert!(said.contains("11 paths, 0 differences"), "{said}");
+    drop(api);
+}
+
+/// A Caddy with a Caddyfile.
+fn caddy(config: &str) -> Daemon {
     let program = root().join(".venv/bin/caddy");
-    let caddy = Daemon::start_with(
+    Daemon::start_with(
         "env",
-        &config,
+        config,
         &[
             "XDG_DATA_HOME=@DIR@",
             "XDG_CONFIG_HOME=@DIR@",
@@ -378,10 +387,59 @@ fn a_converted_site_responds_as_caddy_does() {
             "--config",
             "@DIR@/Caddyfile",
         ],
-        |own| fs::write(own.join("Caddyfile"), &config).expect("a configuration"),
+        |own| fs::write(own.join("Caddyfile"), config).expect("a configuration"),
+    )
+}
+
+/// Rules that come from several directives: what one of them refuses, no other one serves.
+#[test]
+fn a_converted_caddyfile_refuses_what_caddy_refuses() {
+    let directory = Directory::new("caddy-access");
+    site(&directory.0);
+    let (api, upstream_port) = Daemon::nginx(
+        "",
+        "default_type text/plain; location / { return 200 \"$request_method $request_uri\"; }",
     );
+    let port = tools::free_port();
+    let config = format!(
+        "{{\n\tadmin off\n\tauto_https off\n}}\n\nhttp://localhost:{port} {{\n\troot * {0}/www\n\t\
+         @write not method GET\n\trespond @write 405\n\t\
+         handle_path /files/* {{\n\t\trespond /docs/* 403\n\t\tfile_server\n\t}}\n\t\
+         handle /first/* {{\n\t\theader X-Part first\n\t}}\n\t\
+         @parts {{\n\t\tpath /api/*\n\t\tnot header X-Key *k*\n\t}}\n\terror @parts 403\n\t\
+         respond /first/closed 403\n\thandle /docs/* {{\n\t\tfile_server {{\n\t\t\thide a.html\n\t\t}}\n\t}}\n\t\
+         rewrite /docs/b.html /docs/a.html\n\turi strip_prefix /v1\n\t\
+         reverse_proxy 127.0.0.1:{upstream_port}\n}}\n",
+        directory.0.display()
+    );
+    let caddy = caddy(&config);
     caddy.wait_for_port(port);
-    let said = same_as_converted(&[&caddy.directory().join("Caddyfile")], port);
-    assert!(said.contains("11 paths, 0 differences"), "{said}");
+    let (server, here) = converted(&[&caddy.directory().join("Caddyfile")], port);
+    let old = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    for (method, path, head, status) in [
+        ("GET", "/x", "", 200),
+        ("HEAD", "/x", "", 405),
+        ("POST", "/x", "", 405),
+        ("GET", "/files/index.html", "", 200),
+        ("GET", "/files/docs/a.html", "", 403),
+        ("GET", "/FILES/Docs/a.html", "", 403),
+        ("GET", "/first/x", "", 200),
+        ("GET", "/first/closed", "", 403),
+        ("GET", "/FIRST/closed", "", 403),
+        ("GET", "/api/x", "", 403),
+        ("GET", "/v1/api/x", "", 403),
+        ("GET", "/api/x", "X-Key: ok\r\n", 200),
+        ("GET", "/docs/", "", 200),
+        ("GET", "/docs/a.html", "", 404),
+        ("GET", "/docs/b.html", "", 404),
+    ] {
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{head}Content-Length: 0\r\n\r\n");
+        for address in [old, server.address()] {
+            let mut client = Client::connect(address);
+            client.send(&request);
+            assert_eq!(client.response(method).status, status, "{address}: {request}\n{here}");
+        }
+    }
     drop(api);
 }

@@ -1,160 +1,290 @@
 //! Matchers: what a directive is for.
 
-use super::TODO;
-use crate::caddy::Reader;
+use super::pattern::Pattern;
 use crate::caddy::syntax::Line;
-use crate::model::{PathMatch, Route};
-use crate::table::{Table, Value, one_or_list};
+use crate::expression;
 
-impl Reader<'_> {
-    /// The routes of a directive's matcher, and its other arguments; `None`: it was dropped.
-    pub(super) fn matched(
-        &mut self,
-        line: &Line,
-        lines: &[Line],
-        base: &Route,
-    ) -> Option<(Vec<Route>, Vec<String>)> {
-        let first = line.arg(0);
-        let rest = line.args().get(1..).unwrap_or(&[]).to_vec();
-        let mut route = base.clone();
-        route.origin = Some(line.origin);
-        // `redir /x` has a target, and no matcher, if it is alone.
-        let is_target = matches!(line.name(), "redir" | "respond" | "error") && line.args().len() < 2;
-        match first {
-            "*" => Some((vec![route], rest)),
-            path if path.starts_with('/') && !is_target => {
-                route.path = narrowed(&base.path, &[path.to_owned()])?;
-                Some((vec![route], rest))
-            }
-            name if name.starts_with('@') => match self.named(name, lines) {
-                Some(sets) => {
-                    for item in &sets.items {
-                        match (item.key.as_str(), &item.value) {
-                            ("path", Value::List(list)) => {
-                                let patterns: Vec<String> = list
-                                    .iter()
-                                    .filter_map(|value| match value {
-                                        Value::Text(text) => Some(text.clone()),
-                                        _ => None,
-                                    })
-                                    .collect();
-                                route.path = narrowed(&base.path, &patterns)?;
-                            }
-                            _ => route.table.items.push(item.clone()),
-                        }
-                    }
-                    Some((vec![route], rest))
-                }
-                None => {
-                    self.ledger.lost(line.origin, format!("the matcher {name} has no counterpart"), TODO);
-                    line.settle_inner(self.ledger);
-                    None
-                }
-            },
-            _ => Some((vec![route], line.args().to_vec())),
+/// A condition on requests.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Test {
+    /// One of these.
+    Path(Vec<Pattern>),
+    /// The name of the expression, for its groups, and the expression.
+    Regex(String, String),
+    Method(Vec<String>),
+    Scheme(String),
+    /// A key of a route, the name of a header or argument, and patterns, of which one must match.
+    Value(&'static str, String, Vec<String>),
+    /// Something without a counterpart, which may hold or not.
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Condition {
+    pub(super) test: Test,
+    pub(super) negated: bool,
+}
+
+/// Sets of conditions: all conditions of one of them hold.
+type Sets = Vec<Vec<Condition>>;
+
+#[derive(Clone, Debug)]
+pub(super) enum Matcher {
+    All,
+    Sets(Sets),
+    /// It has no counterpart.
+    Unknown,
+}
+
+const UNKNOWN: Condition = Condition { test: Test::Unknown, negated: false };
+
+/// More sets than these are not written.
+const SETS_LIMIT: usize = 24;
+
+/// The matcher of a directive, its other arguments, and the definition that it names.
+pub(super) fn of<'a>(line: &Line, scope: &[&'a Line]) -> (Matcher, Vec<String>, Option<&'a Line>) {
+    let first = line.arg(0);
+    let rest = line.args().get(1..).unwrap_or(&[]).to_vec();
+    // `redir /x` has a target, and no matcher, if it is alone.
+    let is_target = line.name() == "redir" && line.args().len() < 2
+        || line.name() == "rewrite" && line.args().len() < 2
+        || matches!(line.name(), "try_files");
+    match first {
+        "*" => (Matcher::All, rest, None),
+        path if path.starts_with('/') && !is_target => (single(path), rest, None),
+        name if name.starts_with('@') => {
+            // A definition of the block comes before one of those around it.
+            let found = scope.iter().rev().find(|line| line.name() == name).copied();
+            let sets = found.and_then(definition);
+            (sets.map_or(Matcher::Unknown, Matcher::Sets), rest, found)
+        }
+        _ => (Matcher::All, line.args().to_vec(), None),
+    }
+}
+
+fn single(path: &str) -> Matcher {
+    match Pattern::parse(path) {
+        Some(pattern) => {
+            let test = Test::Path(vec![pattern]);
+            Matcher::Sets(vec![vec![Condition { test, negated: false }]])
+        }
+        None => Matcher::Unknown,
+    }
+}
+
+/// The only path of a matcher, by which Caddy sorts directives.
+pub(super) fn only_path(line: &Line, scope: &[&Line]) -> Option<String> {
+    let first = line.arg(0);
+    if first.starts_with('/') {
+        return Some(first.to_owned());
+    }
+    let definition = scope.iter().rev().find(|known| first.starts_with('@') && known.name() == first)?;
+    let mut paths: Vec<String> = Vec::new();
+    for (words, _) in parts(definition) {
+        if words.first().is_some_and(|name| name == "path") {
+            paths.extend(words.iter().skip(1).cloned());
         }
     }
+    match paths.as_slice() {
+        [only] => Some(only.clone()),
+        _ => None,
+    }
+}
 
-    /// The conditions of a named matcher; `path` is a list of patterns.
-    pub(super) fn named(&mut self, name: &str, lines: &[Line]) -> Option<Table> {
-        let definition = lines.iter().find(|line| line.name() == name)?.clone();
-        let mut table = Table::default();
-        let mut parts: Vec<(Vec<String>, crate::ledger::Origin)> = Vec::new();
-        if !definition.args().is_empty() {
-            parts.push((definition.args().to_vec(), definition.origin));
-        }
-        for inner in &definition.inner {
-            parts.push((
-                std::iter::once(inner.name().to_owned()).chain(inner.args().iter().cloned()).collect(),
-                inner.origin,
-            ));
-        }
-        for (words, origin) in parts {
-            let (sign, words) = match words.first().map(String::as_str) {
-                Some("not") => ("!", words.get(1..).unwrap_or(&[]).to_vec()),
-                _ => ("", words),
+/// The matchers of a set, each with its block.
+fn parts(line: &Line) -> Vec<(Vec<String>, &[Line])> {
+    if !line.args().is_empty() {
+        return vec![(line.args().to_vec(), line.inner.as_slice())];
+    }
+    of_lines(&line.inner)
+}
+
+fn of_lines(lines: &[Line]) -> Vec<(Vec<String>, &[Line])> {
+    let words =
+        |line: &Line| std::iter::once(line.name().to_owned()).chain(line.args().iter().cloned()).collect();
+    lines.iter().map(|line| (words(line), line.inner.as_slice())).collect()
+}
+
+fn definition(line: &Line) -> Option<Sets> {
+    set(&parts(line))
+}
+
+/// All matchers of a set must match; several of one name are one.
+fn set(parts: &[(Vec<String>, &[Line])]) -> Option<Sets> {
+    let mut sets: Sets = vec![Vec::new()];
+    let mut own: Vec<Condition> = Vec::new();
+    for (words, block) in parts {
+        let (name, args) = words.split_first()?;
+        if name == "not" {
+            let inner = match args.is_empty() {
+                true => set(&of_lines(block))?,
+                false => set(&[(args.to_vec(), block)])?,
             };
-            let values: Vec<String> =
-                words.get(1..).unwrap_or(&[]).iter().map(|value| format!("{sign}{value}")).collect();
-            match words.first().map_or("", String::as_str) {
-                "path" => {
-                    let mut all: Vec<Value> = match table.remove("path").map(|item| item.value) {
-                        Some(Value::List(list)) => list,
-                        _ => Vec::new(),
-                    };
-                    all.extend(values.into_iter().map(Value::from));
-                    table.set("path", Value::List(all), origin);
-                }
-                "path_regexp" => {
-                    let pattern = crate::expression::check(words.last()?, false).ok()?;
-                    table.set("path", Value::List(vec![Value::from(format!("{sign}~{pattern}"))]), origin);
-                }
-                "host" => table.set("host", one_or_list(values), origin),
-                "method" => table.set("method", one_or_list(values), origin),
-                "remote_ip" | "client_ip" => {
-                    let values: Vec<String> = values
-                        .into_iter()
-                        .filter(|value| !value.ends_with("forwarded"))
-                        .flat_map(|value| private_ranges(&value))
-                        .collect();
-                    table.set("client", values, origin);
-                }
-                "protocol" if sign.is_empty() => table.set("scheme", words.get(1)?.as_str(), origin),
-                "header" => table.set_in(
-                    &["header"],
-                    words.get(1)?,
-                    format!("{sign}{}", words.get(2).map_or("*", String::as_str)),
-                    origin,
-                ),
-                "query" => {
-                    for pair in words.get(1..)? {
-                        let (key, value) = pair.split_once('=')?;
-                        table.set_in(&["query"], key, format!("{sign}{value}"), origin);
-                    }
-                }
-                _ => return None,
+            sets = product(&sets, &opposite(&inner)?)?;
+            continue;
+        }
+        if name == "expression" {
+            let text = args.join(" ");
+            let unknown = vec![vec![UNKNOWN]];
+            sets = product(&sets, &super::expression::parse(&text).unwrap_or(unknown))?;
+            continue;
+        }
+        for condition in conditions(name, args).unwrap_or_else(|| vec![UNKNOWN]) {
+            join(&mut own, condition)?;
+        }
+    }
+    product(&sets, &vec![own])
+}
+
+/// Adds a condition of a set: matchers of one name are one.
+fn join(own: &mut Vec<Condition>, condition: Condition) -> Option<()> {
+    for known in own.iter_mut().filter(|known| known.negated == condition.negated) {
+        match (&mut known.test, &condition.test) {
+            (Test::Path(known), Test::Path(new)) => {
+                known.extend(new.iter().cloned());
+                return Some(());
             }
-            self.ledger.carried(origin);
+            (Test::Method(known), Test::Method(new)) => {
+                known.extend(new.iter().cloned());
+                return Some(());
+            }
+            (Test::Value(key, name, known), Test::Value(new_key, new_name, new))
+                if key == new_key && name.eq_ignore_ascii_case(new_name) =>
+            {
+                known.extend(new.iter().cloned());
+                return Some(());
+            }
+            (Test::Scheme(_), Test::Scheme(_)) | (Test::Regex(..), Test::Regex(..)) => return None,
+            _ => {}
         }
-        self.ledger.carried(definition.origin);
-        Some(table)
     }
+    own.push(condition);
+    Some(())
 }
 
-/// Patterns within those of the block around; `None`: both have conditions on the path that do not go together.
-fn narrowed(outer: &PathMatch, patterns: &[String]) -> Option<PathMatch> {
-    match outer {
-        PathMatch::Any => Some(PathMatch::Patterns(patterns.to_vec())),
-        PathMatch::Patterns(list) => {
-            let prefix = list.first()?.trim_end_matches('*');
-            // Of `handle_path`, inner paths are without the prefix, which is not known here.
-            patterns
-                .iter()
-                .all(|pattern| pattern.starts_with(prefix))
-                .then(|| PathMatch::Patterns(patterns.to_vec()))
-        }
-        _ => None,
+/// One set of each.
+pub(super) fn product(a: &Sets, b: &Sets) -> Option<Sets> {
+    let mut sets = Vec::new();
+    for one in a {
+        sets.extend(b.iter().map(|other| one.iter().chain(other).cloned().collect::<Vec<_>>()));
     }
+    (sets.len() <= SETS_LIMIT).then_some(sets)
 }
 
-pub(super) fn path_of(table: &Table) -> Option<String> {
-    match table.get("path") {
-        Some(Value::List(list)) if list.len() == 1 => match list.first() {
-            Some(Value::Text(text)) => Some(text.clone()),
-            _ => None,
+/// None of the sets holds: of each, one condition does not.
+pub(super) fn opposite(sets: &Sets) -> Option<Sets> {
+    let mut all: Sets = vec![Vec::new()];
+    for set in sets {
+        let flipped: Sets =
+            set.iter().map(|one| vec![Condition { test: one.test.clone(), negated: !one.negated }]).collect();
+        all = product(&all, &flipped)?;
+    }
+    Some(all)
+}
+
+fn holds(test: Test) -> Vec<Condition> {
+    vec![Condition { test, negated: false }]
+}
+
+/// The conditions of one matcher; `None`: it has no counterpart.
+pub(super) fn conditions(name: &str, args: &[String]) -> Option<Vec<Condition>> {
+    if args.is_empty()
+        || args.iter().any(|arg| arg.contains('{') && name != "path_regexp" && name != "header_regexp")
+    {
+        return None;
+    }
+    Some(match name {
+        "path" => holds(Test::Path(args.iter().map(|path| Pattern::parse(path)).collect::<Option<_>>()?)),
+        "path_regexp" => {
+            let (name, pattern) = match args {
+                [pattern] => ("", pattern),
+                [name, pattern] => (name.as_str(), pattern),
+                _ => return None,
+            };
+            let pattern = expression::encoded(&expression::check(pattern, false).ok()?)?;
+            holds(Test::Regex(name.to_owned(), pattern))
+        }
+        "host" => {
+            holds(Test::Value("host", String::new(), args.iter().map(|host| host_pattern(host)).collect()))
+        }
+        "method" => holds(Test::Method(args.iter().map(|method| method.to_uppercase()).collect())),
+        "remote_ip" | "client_ip" => {
+            let values: Vec<String> = args.iter().flat_map(|value| private_ranges(value)).collect();
+            if values.iter().any(|value| !value.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':')) {
+                return None;
+            }
+            holds(Test::Value("client", String::new(), values))
+        }
+        "protocol" => match args {
+            [scheme] if matches!(scheme.as_str(), "http" | "https") => holds(Test::Scheme(scheme.clone())),
+            _ => return None,
         },
-        _ => None,
+        "header" => match args {
+            [name] => match name.strip_prefix('!') {
+                Some(name) => vec![Condition { test: any_value("header", name), negated: true }],
+                None => holds(any_value("header", name)),
+            },
+            [name, value] => holds(Test::Value("header", name.clone(), vec![glob(value)?])),
+            _ => return None,
+        },
+        "header_regexp" => {
+            let (name, pattern) = match args {
+                [name, pattern] | [_, name, pattern] => (name, pattern),
+                _ => return None,
+            };
+            let pattern = format!("~{}", expression::check(pattern, false).ok()?);
+            holds(Test::Value("header", name.clone(), vec![pattern]))
+        }
+        "query" => {
+            let mut all: Vec<Condition> = Vec::new();
+            for pair in args {
+                let (name, value) = pair.split_once('=')?;
+                let value = match value {
+                    "*" => value.to_owned(),
+                    value if value.contains('*') || value.starts_with(['!', '~']) => return None,
+                    value => value.to_owned(),
+                };
+                join(
+                    &mut all,
+                    Condition { test: Test::Value("query", name.to_owned(), vec![value]), negated: false },
+                )?;
+            }
+            all
+        }
+        _ => return None,
+    })
+}
+
+fn any_value(key: &'static str, name: &str) -> Test {
+    Test::Value(key, name.to_owned(), vec!["*".to_owned()])
+}
+
+/// Caddy has a `*` at the ends of a value only.
+fn glob(value: &str) -> Option<String> {
+    let inner = value.strip_prefix('*').unwrap_or(value);
+    let inner = inner.strip_suffix('*').unwrap_or(inner);
+    (!inner.contains('*') && !value.starts_with(['!', '~'])).then(|| value.to_owned())
+}
+
+/// A `*` is one label of a host.
+fn host_pattern(host: &str) -> String {
+    if !host.contains('*') {
+        return host.to_lowercase();
     }
+    let labels: Vec<String> = host
+        .to_lowercase()
+        .split('.')
+        .map(|label| if label == "*" { "[^.]+".to_owned() } else { crate::model::escape(label) })
+        .collect();
+    format!("~^{}$", labels.join("\\."))
 }
 
 pub(super) fn private_ranges(value: &str) -> Vec<String> {
-    let (sign, name) = value.strip_prefix('!').map_or(("", value), |name| ("!", name));
-    match name {
+    match value {
         "private_ranges" => {
-            ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.1/8", "fd00::/8", "::1"]
-                .iter()
-                .map(|range| format!("{sign}{}", range.replace("127.0.0.1/8", "127.0.0.0/8")))
-                .collect()
+            ["192.168.0.0/16", "172.16.0.0/12", "10.0.0.0/8", "127.0.0.0/8", "fd00::/8", "::1"]
+                .map(str::to_owned)
+                .to_vec()
         }
         "static" => Vec::new(),
         _ => vec![value.to_owned()],
