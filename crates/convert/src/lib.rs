@@ -19,6 +19,7 @@ mod ini;
 mod ledger;
 mod model;
 mod nginx;
+mod pattern;
 mod php;
 mod processes;
 mod report;

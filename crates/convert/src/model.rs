@@ -227,6 +227,32 @@ pub(crate) fn add(
     name
 }
 
+/// The values of `method`, one for each route, for some methods (empty: all) but others.
+///
+/// A `GET` of Keepwarm includes `HEAD`, and `!GET` excludes it; elsewhere, they are two methods.
+pub(crate) fn exact_methods(some: &[String], none: &[String]) -> Vec<Vec<String>> {
+    let has = |list: &[String], name: &str| list.iter().any(|one| one == name);
+    if !some.is_empty() {
+        let mut list: Vec<String> = some.iter().filter(|one| !none.contains(one)).cloned().collect();
+        list.dedup();
+        if has(&list, "GET") {
+            match has(&list, "HEAD") {
+                true => list.retain(|one| one != "HEAD"),
+                false => list.push("!HEAD".to_owned()),
+            }
+        }
+        return if list.is_empty() { Vec::new() } else { vec![list] };
+    }
+    let has_get = has(none, "GET");
+    let mut negated: Vec<String> =
+        none.iter().filter(|one| *one != "HEAD" || !has_get).map(|one| format!("!{one}")).collect();
+    negated.dedup();
+    match has_get && !has(none, "HEAD") {
+        true => vec![vec!["HEAD".to_owned()], negated],
+        false => vec![negated],
+    }
+}
+
 /// Whether a name is the wish, or the wish with a number.
 fn stem(name: &str, wish: &str) -> bool {
     let rest = name.strip_prefix(wish);

@@ -1,12 +1,13 @@
 //! NGINX Unit's JSON: listeners, routes, applications, upstreams.
 
 mod applications;
+mod conditions;
 mod routes;
 
 use crate::Error;
 use crate::files::Files;
 use crate::ledger::Ledger;
-use crate::model::{Bind, Model, PathMatch, Route, Site, add};
+use crate::model::{Bind, Model, Route, Site, add};
 use crate::table::{Table, Value};
 use crate::tree::{Node, load};
 use crate::units::{size, time};
@@ -25,11 +26,16 @@ pub(crate) fn read(path: &Path, files: &Files, model: &mut Model, ledger: &mut L
             files.shown(path)
         )));
     };
-    let mut reader = Reader { config, model, ledger };
+    let mut reader = Reader { config, model, ledger, depth: 0, used: Vec::new() };
     for (address, listener) in listeners.entries() {
         reader.listener(address, listener);
     }
     reader.settings();
+    for (name, routes) in config.get("routes").map(Node::entries).unwrap_or_default() {
+        if !reader.used.contains(name) {
+            routes.ignore("no listener leads to these routes", reader.ledger);
+        }
+    }
     for (name, app) in config.get("applications").map(Node::entries).unwrap_or_default() {
         if !reader.model.apps.iter().any(|known| known.name.starts_with(name.as_str())) {
             app.ignore("no listener leads to this application", reader.ledger);
@@ -42,6 +48,10 @@ struct Reader<'a> {
     config: &'a Node,
     model: &'a mut Model,
     ledger: &'a mut Ledger,
+    /// Routes within routes.
+    depth: usize,
+    /// Names of routes that something leads to.
+    used: Vec<String>,
 }
 
 impl Reader<'_> {
@@ -70,6 +80,12 @@ impl Reader<'_> {
             if let Some(source) = forwarded.get("source") {
                 self.model.server.set("trusted_proxies", source.texts(), source.origin);
             }
+            if let Some(name) = forwarded.at(&["client_ip"]).or_else(|| forwarded.get("header")) {
+                if !name.text().eq_ignore_ascii_case("x-forwarded-for") {
+                    self.ledger
+                        .differs(name.origin, "the client is read from X-Forwarded-For and Forwarded only");
+                }
+            }
             forwarded.ignore(
                 "the client is read from X-Forwarded-For and Forwarded of `server.trusted_proxies`",
                 self.ledger,
@@ -77,7 +93,7 @@ impl Reader<'_> {
         }
         if let Some(pass) = listener.get("pass") {
             self.ledger.carried(pass.origin);
-            site.routes = self.pass(pass.text(), pass.origin, &Route::new(origin, PathMatch::Any));
+            site.routes = self.pass(pass.text(), pass.origin, &conditions::Place::new(origin));
         }
         self.model.sites.push(site);
     }

@@ -7,7 +7,6 @@
 mod expression;
 mod files;
 mod matcher;
-mod pattern;
 mod proxy;
 mod reach;
 mod rewrite;

@@ -1,8 +1,8 @@
 //! Matchers: what a directive is for.
 
-use super::pattern::Pattern;
 use crate::caddy::syntax::Line;
 use crate::expression;
+use crate::pattern::Pattern;
 
 /// A condition on requests.
 #[derive(Clone, Debug, PartialEq)]

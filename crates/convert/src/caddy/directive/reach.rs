@@ -1,10 +1,10 @@
 //! The requests that come to a directive: the conditions that they have met, and the path that they have by then.
 
 use super::matcher::{Condition, Matcher, Test};
-use super::pattern::{Pattern, only_widest};
 use crate::expression;
 use crate::ledger::Origin;
-use crate::model::{PathMatch, Route, escape};
+use crate::model::{PathMatch, Route, escape, exact_methods};
+use crate::pattern::{Pattern, only_widest};
 use crate::table::one_or_list;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -430,37 +430,15 @@ impl Reach {
         }
     }
 
-    /// A `GET` of Keepwarm includes `HEAD`, and `!GET` excludes it.
     fn of_methods(&self, route: Route, origin: Origin) -> Vec<Route> {
-        let has = |list: &[String], name: &str| list.iter().any(|one| one == name);
-        let lists: Vec<Vec<String>> = match &self.methods {
+        let lists = match &self.methods {
             None => return vec![route],
-            Some(Methods::Of(list)) => {
-                let mut list = list.clone();
-                if has(&list, "GET") {
-                    match has(&list, "HEAD") {
-                        true => list.retain(|one| one != "HEAD"),
-                        false => list.push("!HEAD".to_owned()),
-                    }
-                }
-                vec![list]
-            }
-            Some(Methods::Not(list)) => {
-                let negated: Vec<String> = list
-                    .iter()
-                    .filter(|one| *one != "HEAD" || !has(list, "GET"))
-                    .map(|one| format!("!{one}"))
-                    .collect();
-                match has(list, "GET") && !has(list, "HEAD") {
-                    true => vec![vec!["HEAD".to_owned()], negated],
-                    false => vec![negated],
-                }
-            }
+            Some(Methods::Of(list)) => exact_methods(list, &[]),
+            Some(Methods::Not(list)) => exact_methods(&[], list),
         };
         lists
             .into_iter()
-            .map(|mut list| {
-                list.dedup();
+            .map(|list| {
                 let mut route = route.clone();
                 route.table.set("method", one_or_list(list), origin);
                 route

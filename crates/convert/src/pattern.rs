@@ -1,4 +1,6 @@
-//! Patterns of paths, as Caddy compares them: without case; a `*` at one end is any text, others stay within a segment.
+//! Patterns of paths, and what two of them have in common.
+//!
+//! Caddy compares paths without case; there, a `*` at one end is any text, and others stay within a segment.
 
 use crate::model::{encoded, escape};
 
@@ -16,14 +18,14 @@ enum Token {
 use Token::{Any, Char, One, Segment};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pattern(Vec<Token>);
+pub(crate) struct Pattern(Vec<Token>);
 
 /// More patterns than these are not written.
 const LIMIT: usize = 24;
 
 impl Pattern {
     /// `None`: it has something that paths in Keepwarm's form do not show, or a placeholder.
-    pub(super) fn parse(text: &str) -> Option<Pattern> {
+    pub(crate) fn parse(text: &str) -> Option<Pattern> {
         if text.contains(['%', '[', '\\', '{']) || text.contains("//") {
             return None;
         }
@@ -43,27 +45,44 @@ impl Pattern {
     }
 
     /// Paths whose last part has a `.`.
-    pub(super) fn with_extension() -> Pattern {
+    pub(crate) fn with_extension() -> Pattern {
         Pattern(vec![Any, Char('.'), Segment])
     }
 
+    /// Each `*` is any text.
+    pub(crate) fn of_texts(text: &str) -> Pattern {
+        Pattern(text.chars().map(|c| if c == '*' { Any } else { Char(c) }).collect())
+    }
+
+    /// With `*` for any text; `None`: it has other tokens.
+    pub(crate) fn texts(&self) -> Option<String> {
+        self.0
+            .iter()
+            .map(|token| match token {
+                Char(c) => Some(*c),
+                Any => Some('*'),
+                One | Segment => None,
+            })
+            .collect()
+    }
+
     /// One path.
-    pub(super) fn text(text: &str) -> Pattern {
+    pub(crate) fn text(text: &str) -> Pattern {
         Pattern(text.chars().map(Char).collect())
     }
 
     /// Paths that begin with a text.
-    pub(super) fn beginning(text: &str) -> Pattern {
+    pub(crate) fn beginning(text: &str) -> Pattern {
         Pattern(text.chars().map(Char).chain([Any]).collect())
     }
 
     /// Paths that begin with a text, and then have something else than a slash.
-    pub(super) fn longer(text: &str) -> Pattern {
+    pub(crate) fn longer(text: &str) -> Pattern {
         Pattern(text.chars().map(Char).chain([One, Any]).collect())
     }
 
     /// A name of a file or directory anywhere in a path, with all that is in it.
-    pub(super) fn named(name: &str) -> Option<Vec<Pattern>> {
+    pub(crate) fn named(name: &str) -> Option<Vec<Pattern>> {
         let own = Pattern::parse(&format!("/{name}"))?;
         let own: Vec<Token> =
             own.0.iter().map(|token| if *token == Any { Segment } else { *token }).collect();
@@ -73,12 +92,12 @@ impl Pattern {
     }
 
     /// The pattern for paths with a text before them.
-    pub(super) fn after_text(&self, text: &str) -> Pattern {
+    pub(crate) fn after_text(&self, text: &str) -> Pattern {
         Pattern(text.chars().map(Char).chain(self.0.iter().copied()).collect())
     }
 
     /// The patterns for what may follow a text.
-    pub(super) fn rest_after(&self, text: &str) -> Vec<Pattern> {
+    pub(crate) fn rest_after(&self, text: &str) -> Vec<Pattern> {
         let mut rests = vec![self.0.clone()];
         for c in text.chars() {
             let mut next = Vec::new();
@@ -89,24 +108,24 @@ impl Pattern {
         rests.into_iter().map(Pattern).collect()
     }
 
-    pub(super) fn matches(&self, text: &str) -> bool {
+    pub(crate) fn matches(&self, text: &str) -> bool {
         self.rest_after(text).iter().any(|rest| rest.0.iter().all(|token| matches!(token, Any | Segment)))
     }
 
     /// Whether it matches whatever the other one matches.
-    pub(super) fn covers(&self, other: &Pattern) -> bool {
+    pub(crate) fn covers(&self, other: &Pattern) -> bool {
         covers(&self.0, &other.0)
     }
 
     /// The patterns for what both match; `None`: there are too many.
-    pub(super) fn both(&self, other: &Pattern) -> Option<Vec<Pattern>> {
+    pub(crate) fn both(&self, other: &Pattern) -> Option<Vec<Pattern>> {
         let mut steps = 4000;
         let found = both(&self.0, &other.0, &mut steps)?;
         only_widest(found.into_iter().map(Pattern).collect())
     }
 
     /// As Keepwarm's own pattern; `None`: only an expression says it.
-    pub(super) fn glob(&self) -> Option<String> {
+    pub(crate) fn glob(&self) -> Option<String> {
         let mut out = String::new();
         for token in &self.0 {
             match token {
@@ -119,7 +138,7 @@ impl Pattern {
     }
 
     /// As a regular expression.
-    pub(super) fn expression(&self) -> String {
+    pub(crate) fn expression(&self) -> String {
         let mut own = self.0.as_slice();
         let is_open = own.last() == Some(&Any);
         if let (Some((Any, before)), true) = (own.split_last(), is_open) {
@@ -134,25 +153,25 @@ impl Pattern {
     }
 
     /// As a regular expression whose group is what follows a text; `None`: it need not begin with it.
-    pub(super) fn expression_after(&self, before: &str) -> Option<String> {
+    pub(crate) fn expression_after(&self, before: &str) -> Option<String> {
         let length = before.chars().count();
         let begins = before.chars().zip(&self.0).all(|(c, token)| is_same(*token, Char(c)));
         let (before, rest) = self.0.split_at_checked(length).filter(|_| begins)?;
         Some(format!("^{}({})$", text(before), text(rest)))
     }
 
-    pub(super) fn has_letters(&self) -> bool {
+    pub(crate) fn has_letters(&self) -> bool {
         self.0.iter().any(|token| matches!(token, Char(c) if c.is_alphabetic()))
     }
 
-    pub(super) fn is_all(&self) -> bool {
+    pub(crate) fn is_all(&self) -> bool {
         self.0.iter().all(|token| *token == Any) && !self.0.is_empty()
             || matches!(self.0.as_slice(), [Char('/'), Any])
     }
 }
 
 /// Those that no other one covers; `None`: too many.
-pub(super) fn only_widest(patterns: Vec<Pattern>) -> Option<Vec<Pattern>> {
+pub(crate) fn only_widest(patterns: Vec<Pattern>) -> Option<Vec<Pattern>> {
     let mut kept: Vec<Pattern> = Vec::new();
     for pattern in patterns {
         if kept.iter().any(|known| known.covers(&pattern)) {
