@@ -373,7 +373,9 @@ fn routes(
     parts.sort_by_key(|part| part.rank);
     let (mut tables, mut origins) = (Vec::new(), Vec::new());
     for part in &parts {
-        for route in part_routes(part.site) {
+        let other = Value::from(if tls { "http" } else { "https" });
+        let is_here = |route: &Route| !part.site.has_own_scheme || route.table.get("scheme") != Some(&other);
+        for route in part_routes(part.site).into_iter().filter(is_here) {
             tables.push(route_table(&route, &part.hosts, tls, ledger));
             origins.push(route.origin);
         }

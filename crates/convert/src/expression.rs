@@ -105,6 +105,13 @@ pub(crate) fn begins(pattern: &str) -> Option<Vec<String>> {
     found.literals()?.iter().map(|literal| String::from_utf8(literal.as_bytes().to_vec()).ok()).collect()
 }
 
+/// The same for an expression that is anchored at its beginning; `None`: it is not, or there are too many.
+pub(crate) fn anchored_begins(pattern: &str) -> Option<Vec<String>> {
+    let parsed = regex_syntax::ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern).ok()?;
+    let is_anchored = parsed.properties().look_set_prefix().contains(regex_syntax::hir::Look::Start);
+    if is_anchored { begins(pattern) } else { None }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +147,9 @@ mod tests {
         assert_eq!(begins("/\\.git"), Some(vec!["/.git".to_owned()]));
         assert_eq!(begins("[^/]+x"), None);
         assert_eq!(begins("("), None);
+        assert_eq!(anchored_begins("^/(a|b)c"), Some(vec!["/ac".to_owned(), "/bc".to_owned()]));
+        assert_eq!(anchored_begins("^/a|b"), None);
+        assert_eq!(anchored_begins("(?i)^/a").map(|begins| begins.len()), Some(2));
     }
 
     #[test]

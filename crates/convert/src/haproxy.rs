@@ -11,6 +11,7 @@ use crate::Error;
 use crate::files::Files;
 use crate::ledger::Ledger;
 use crate::model::Model;
+use crate::table::Table;
 
 const SOCKETS: &str = "Keepwarm's own settings apply";
 
@@ -35,7 +36,7 @@ pub(crate) fn read(
         )));
     }
     let mut defaults: Vec<Line> = Vec::new();
-    let mut reader = Reader { sections: &all, files, model, ledger };
+    let mut reader = Reader { sections: &all, files, model, ledger, endings: Vec::new() };
     for section in &all {
         match section.kind.as_str() {
             "global" => reader.global(section),
@@ -85,6 +86,8 @@ struct Reader<'a> {
     files: &'a Files,
     model: &'a mut Model,
     ledger: &'a mut Ledger,
+    /// Upstreams whose backends' rules are being followed, with what applies to all requests to them.
+    endings: Vec<(String, Table)>,
 }
 
 impl<'a> Reader<'a> {

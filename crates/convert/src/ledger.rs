@@ -7,6 +7,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Origin(usize);
 
+impl Origin {
+    /// That of nothing in the input.
+    pub(crate) fn hidden() -> Origin {
+        Origin(usize::MAX)
+    }
+}
+
 /// What became of a directive. Ordered: what is settled several times keeps the gravest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
@@ -71,7 +78,7 @@ impl Ledger {
 
     /// A directive that is not reported, for it is a part of another.
     pub(crate) fn open_hidden(&mut self) -> Origin {
-        Origin(usize::MAX)
+        Origin::hidden()
     }
 
     pub(crate) fn carried(&mut self, origin: Origin) {

@@ -22,6 +22,7 @@ mod nginx;
 mod pattern;
 mod php;
 mod processes;
+mod reach;
 mod report;
 mod roadrunner;
 mod settings;

@@ -162,6 +162,8 @@ pub(crate) struct Site {
     pub(crate) tls: Table,
     /// In order of precedence.
     pub(crate) routes: Vec<Route>,
+    /// Whether conditions on the scheme are on that of the connection, whatever a proxy reports.
+    pub(crate) has_own_scheme: bool,
     /// The app that listens on these addresses by itself, where the input is that of an app server.
     pub(crate) app: Option<String>,
 }

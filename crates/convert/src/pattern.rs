@@ -76,6 +76,16 @@ impl Pattern {
         Pattern(text.chars().map(Char).chain([Any]).collect())
     }
 
+    /// Paths that end with a text.
+    pub(crate) fn ending(text: &str) -> Pattern {
+        Pattern(std::iter::once(Any).chain(text.chars().map(Char)).collect())
+    }
+
+    /// Paths that have a text somewhere.
+    pub(crate) fn containing(text: &str) -> Pattern {
+        Pattern(std::iter::once(Any).chain(text.chars().map(Char)).chain([Any]).collect())
+    }
+
     /// Paths that begin with a text, and then have something else than a slash.
     pub(crate) fn longer(text: &str) -> Pattern {
         Pattern(text.chars().map(Char).chain([One, Any]).collect())

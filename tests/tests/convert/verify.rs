@@ -443,3 +443,55 @@ fn a_converted_caddyfile_refuses_what_caddy_refuses() {
     }
     drop(api);
 }
+
+/// Rules in their order: what one of them refuses, no later one serves.
+#[test]
+fn a_converted_haproxy_refuses_what_haproxy_refuses() {
+    let (app, upstream) = Daemon::nginx(
+        "",
+        "default_type text/plain; location / { return 200 \"$request_uri $http_x_area\"; }",
+    );
+    let port = tools::free_port();
+    let config = format!(
+        "defaults\n  mode http\n  timeout connect 5s\n  timeout client 5s\n  timeout server 5s\n\
+         frontend in\n  bind 127.0.0.1:{port}\n  tcp-request connection reject if {{ src 203.0.113.0/24 }}\n  \
+         acl admin path_beg /admin /manage\n  http-request allow if {{ path /admin/health }}\n  \
+         http-request reject if admin !{{ src 10.0.0.0/8 }}\n  \
+         http-request deny unless {{ hdr(X-Role) editor }} or {{ method GET }} or !{{ path_beg /articles }}\n  \
+         http-request set-path /v1%[path] if {{ path_beg /items }}\n  http-request deny if {{ path_beg /v1/items/secret }}\n  \
+         http-request replace-path ^/old/(.*)$ /new/\\1\n  default_backend app\n\
+         backend app\n  http-request deny deny_status 404 if {{ path_beg /x.bak }}\n  server a 127.0.0.1:{upstream}\n"
+    );
+    let haproxy = Daemon::start("haproxy", &config, &["-db", "-f", "@CONF@"]);
+    haproxy.wait_for_port(port);
+    let (server, here) = converted(&[&haproxy.directory().join("conf")], port);
+    let old = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    for (method, path, head, status, body) in [
+        ("GET", "/x", "", 200, "/x "),
+        ("GET", "/x.bak", "", 404, ""),
+        ("GET", "/admin/health", "", 200, "/admin/health "),
+        ("GET", "/articles/1", "", 200, "/articles/1 "),
+        ("PUT", "/articles/1", "", 403, ""),
+        ("HEAD", "/articles/1", "", 403, ""),
+        ("PUT", "/articles/1", "X-Role: editor\r\n", 200, "/articles/1 "),
+        ("PUT", "/articles/1", "X-Role: reader, editor\r\n", 200, "/articles/1 "),
+        ("GET", "/items/1", "", 200, "/v1/items/1 "),
+        ("GET", "/items/secret", "", 403, ""),
+        ("GET", "/old/a/b", "", 200, "/new/a/b "),
+    ] {
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{head}Content-Length: 0\r\n\r\n");
+        for address in [old, server.address()] {
+            let mut client = Client::connect(address);
+            client.send(&request);
+            let response = client.response(method);
+            assert_eq!(response.status, status, "{address}: {request}\n{here}");
+            if status == 200 {
+                assert_eq!(String::from_utf8_lossy(&response.body), body, "{address}: {request}\n{here}");
+            }
+        }
+    }
+    // HAProxy closes the connection, Keepwarm refuses.
+    assert_eq!(server.ask("GET /manage/x HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 403, "{here}");
+    drop(app);
+}

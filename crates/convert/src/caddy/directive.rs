@@ -8,17 +8,15 @@ mod expression;
 mod files;
 mod matcher;
 mod proxy;
-mod reach;
 mod rewrite;
 mod scripts;
 mod settings;
 
-use self::matcher::Matcher;
-use self::reach::Reach;
 use super::Reader;
 use super::syntax::{Block, Line};
 use crate::ledger::Origin;
 use crate::model::{Route, Site};
+use crate::reach::{Matcher, Reach};
 use crate::table::Table;
 
 const TODO: &str = "write the route by hand";

@@ -7,19 +7,12 @@ mod rules;
 use super::Reader;
 use super::backend::millis;
 use super::section::{Line, Section};
-use crate::model::{PathMatch, Route, Site};
+use crate::model::Site;
 use crate::table::Table;
 use crate::units::time;
 
 const TODO: &str = "write a route with the condition by hand, before the others";
 const CLOSED: &str = "what it may refuse gets 501; write a route with the condition by hand instead";
-
-/// A condition of a route, from an acl.
-#[derive(Clone, Debug, Default)]
-struct Condition {
-    path: Option<Vec<String>>,
-    table: Table,
-}
 
 impl Reader<'_> {
     pub(super) fn frontend(&mut self, section: &Section, defaults: &[Line]) {
@@ -49,57 +42,40 @@ impl Reader<'_> {
             );
             return;
         }
-        let mut site = Site { origin: Some(section.origin), ..Site::default() };
+        let mut site = Site { origin: Some(section.origin), has_own_scheme: true, ..Site::default() };
         for line in section.lines.iter().filter(|line| line.word(0) == "bind") {
             self.bind(line, &mut site);
         }
         for line in &lines {
             self.setting(line, &mut site);
         }
-        let mut routes = Vec::new();
         let mut common = Table::default();
-        // HAProxy evaluates them in this order, whatever their order in the file.
-        let mut rules: Vec<&Line> = section.lines.iter().collect();
-        rules.sort_by_key(|line| match line.word(0) {
-            "monitor-uri" => 0,
-            "http-request" => 1,
-            "redirect" => 2,
-            _ => 3,
-        });
-        for line in rules {
-            self.rule(line, section, defaults, &mut routes, &mut common);
+        for line in &section.lines {
+            self.side_rule(line, &mut common);
         }
         let default = lines.iter().rfind(|line| line.word(0) == "default_backend");
         let of_listen = (section.kind == "listen").then(|| section.name.clone());
         let last = default
             .map(|line| (line.word(1).to_owned(), line.origin))
             .or_else(|| Some((of_listen?, section.origin)));
-        if let Some((name, origin)) = last {
-            match self.backend(&name, defaults) {
-                Some(upstream) => {
-                    let mut route = Route::new(origin, PathMatch::Any);
-                    route.table.set("upstream", upstream, origin);
-                    routes.push(route);
-                    let first = routes.len() - 1;
-                    self.backend_rules(&name, first, &mut routes);
-                }
-                None if routes.iter().any(Route::is_for_all) => {}
-                None => {
-                    self.ledger.lost(
-                        origin,
-                        format!("there is no server in `{name}`"),
-                        "write the route by hand",
-                    );
-                    routes.push(Route::status(origin, PathMatch::Any, 503));
-                }
-            }
-        }
+        let steps = rules::steps(section);
+        let last = last.as_ref().map(|(name, origin)| (name.as_str(), *origin));
+        let mut routes = self.run(&steps, &rules::State::all(), last, defaults, &mut 0);
+        self.settle_rest(section);
+        let led: Vec<Section> = section
+            .lines
+            .iter()
+            .filter(|line| matches!(line.word(0), "use_backend" | "default_backend"))
+            .filter_map(|line| {
+                self.sections.iter().find(|section| section.kind == "backend" && section.name == line.word(1))
+            })
+            .cloned()
+            .collect();
+        led.iter().for_each(|section| self.settle_rest(section));
         for route in &mut routes {
             for item in &common.items {
                 // Rules of responses are for those of servers, not for HAProxy's own.
-                let is_request = matches!(item.key.as_str(), "request_headers" | "headers")
-                    && !route.table.has("upstream");
-                if !is_request && !route.table.has(&item.key) {
+                if route.table.has("upstream") && !route.table.has(&item.key) {
                     route.table.items.push(item.clone());
                 }
             }
@@ -114,6 +90,26 @@ impl Reader<'_> {
             return;
         }
         self.model.sites.push(site);
+    }
+
+    /// Rules that no request comes to.
+    fn settle_rest(&mut self, section: &Section) {
+        for line in section
+            .lines
+            .iter()
+            .filter(|line| !self.ledger.is_settled(line.origin))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            match line.word(0) {
+                "acl" => self.ledger.ignored(line.origin, "its rules are reported"),
+                "tcp-request" | "http-request" | "redirect" | "use_backend" | "default_backend" | "block"
+                | "monitor-uri" => self
+                    .ledger
+                    .differs(line.origin, "no request reaches it: a route before it takes them all"),
+                _ => {}
+            }
+        }
     }
 
     fn setting(&mut self, line: &Line, site: &mut Site) {

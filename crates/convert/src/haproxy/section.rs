@@ -71,6 +71,18 @@ pub(super) fn read(text: &str, file: &str, ledger: &mut Ledger) -> Result<Vec<Se
     Ok(sections)
 }
 
+/// What follows a backslash; where it escapes nothing, it stays: `\\.` of an expression.
+fn escaped(chars: &mut std::str::Chars<'_>, word: &mut String) {
+    match chars.next() {
+        Some(c) if c.is_whitespace() || "\\#'\"$".contains(c) => word.push(c),
+        Some('t') => word.push('\t'),
+        Some('n') => word.push('\n'),
+        Some('r') => word.push('\r'),
+        Some(c) => word.extend(['\\', c]),
+        None => {}
+    }
+}
+
 /// The words of a line; quotes as in a shell, `#` begins a comment.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
@@ -80,14 +92,14 @@ fn words(line: &str) -> Result<Vec<String>, String> {
         match c {
             '#' if word.is_none() => break,
             c if c.is_whitespace() => words.extend(word.take()),
-            '\\' => word.get_or_insert_default().extend(chars.next()),
+            '\\' => escaped(&mut chars, word.get_or_insert_default()),
             quote @ ('"' | '\'') => {
                 let word = word.get_or_insert_default();
                 loop {
                     match chars.next() {
                         None => return Err(format!("the {quote} is not closed")),
                         Some(c) if c == quote => break,
-                        Some('\\') if quote == '"' => word.extend(chars.next()),
+                        Some('\\') if quote == '"' => escaped(&mut chars, word),
                         Some(c) => word.push(c),
                     }
                 }

@@ -1,8 +1,7 @@
 //! Expressions of matchers (CEL): calls of matchers, and comparisons of placeholders with texts, with `&&`, `||` and `!`.
 
-use super::matcher::{Condition, Test, conditions, opposite, product};
-
-type Sets = Vec<Vec<Condition>>;
+use super::matcher::conditions;
+use crate::reach::{Condition, Sets, Test, opposite, product};
 
 #[derive(Clone, Debug, PartialEq)]
 enum Token {

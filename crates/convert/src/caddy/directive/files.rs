@@ -1,12 +1,12 @@
 //! `file_server`, with `root` and `try_files`.
 
-use super::matcher::{Condition, Matcher, Test};
-use super::reach::{Reach, Sight};
 use super::{Chains, State, apply, template};
 use crate::caddy::syntax::Line;
 use crate::ledger::Origin;
 use crate::model::{PathMatch, Route};
 use crate::pattern::Pattern;
+use crate::reach::{Condition, Matcher, Test};
+use crate::reach::{Reach, Sight};
 use crate::table::one_or_list;
 
 impl<'a> Chains<'_, '_> {

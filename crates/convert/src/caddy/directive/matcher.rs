@@ -3,43 +3,7 @@
 use crate::caddy::syntax::Line;
 use crate::expression;
 use crate::pattern::Pattern;
-
-/// A condition on requests.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Test {
-    /// One of these.
-    Path(Vec<Pattern>),
-    /// The name of the expression, for its groups, and the expression.
-    Regex(String, String),
-    Method(Vec<String>),
-    Scheme(String),
-    /// A key of a route, the name of a header or argument, and patterns, of which one must match.
-    Value(&'static str, String, Vec<String>),
-    /// Something without a counterpart, which may hold or not.
-    Unknown,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Condition {
-    pub(super) test: Test,
-    pub(super) negated: bool,
-}
-
-/// Sets of conditions: all conditions of one of them hold.
-type Sets = Vec<Vec<Condition>>;
-
-#[derive(Clone, Debug)]
-pub(super) enum Matcher {
-    All,
-    Sets(Sets),
-    /// It has no counterpart.
-    Unknown,
-}
-
-const UNKNOWN: Condition = Condition { test: Test::Unknown, negated: false };
-
-/// More sets than these are not written.
-const SETS_LIMIT: usize = 24;
+use crate::reach::{Condition, Matcher, Sets, Test, UNKNOWN, opposite, product};
 
 /// The matcher of a directive, its other arguments, and the definition that it names.
 pub(super) fn of<'a>(line: &Line, scope: &[&'a Line]) -> (Matcher, Vec<String>, Option<&'a Line>) {
@@ -160,26 +124,6 @@ fn join(own: &mut Vec<Condition>, condition: Condition) -> Option<()> {
     }
     own.push(condition);
     Some(())
-}
-
-/// One set of each.
-pub(super) fn product(a: &Sets, b: &Sets) -> Option<Sets> {
-    let mut sets = Vec::new();
-    for one in a {
-        sets.extend(b.iter().map(|other| one.iter().chain(other).cloned().collect::<Vec<_>>()));
-    }
-    (sets.len() <= SETS_LIMIT).then_some(sets)
-}
-
-/// None of the sets holds: of each, one condition does not.
-pub(super) fn opposite(sets: &Sets) -> Option<Sets> {
-    let mut all: Sets = vec![Vec::new()];
-    for set in sets {
-        let flipped: Sets =
-            set.iter().map(|one| vec![Condition { test: one.test.clone(), negated: !one.negated }]).collect();
-        all = product(&all, &flipped)?;
-    }
-    Some(all)
 }
 
 fn holds(test: Test) -> Vec<Condition> {

@@ -1,7 +1,7 @@
 //! `rewrite`, `uri`, `try_files`: the path that the directives after them see.
 
-use super::reach::Sight;
 use super::{Applied, Chains, State, Step, TODO, template};
+use crate::reach::Sight;
 
 impl<'a> Chains<'_, '_> {
     pub(super) fn rewrite(&mut self, step: &Step<'a>, state: &State<'a>) -> Applied<'a> {

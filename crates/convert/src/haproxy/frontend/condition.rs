@@ -1,103 +1,102 @@
 //! Conditions: ACLs and what follows `if`.
 
-use super::Condition;
+use crate::expression;
 use crate::haproxy::Reader;
 use crate::haproxy::section::{Line, Section};
-use crate::ledger::Origin;
-use crate::model::{PathMatch, Route};
-use crate::table::{Table, Value, one_or_list};
+use crate::model::{encoded, escape};
+use crate::pattern::Pattern;
+use crate::reach::{Condition, Matcher, Sets, Test, UNKNOWN, opposite, product};
+
+/// Acls that lead to acls, and files of patterns, are none here.
+const NEVER: Sets = Vec::new();
 
 impl Reader<'_> {
-    /// Adds a route for each alternative of a condition; none, and `todo` in the report, if a part of it has no counterpart.
-    pub(super) fn conditional(
-        &mut self,
-        line: &Line,
-        at: usize,
-        section: &Section,
-        route: Route,
-        routes: &mut Vec<Route>,
-        todo: &str,
-    ) {
-        let words = line.after(at);
-        let Some(first) = words.first() else {
-            routes.push(route);
-            return;
+    /// The matcher of what follows `if` or `unless`, and whether a part of it counts what clients do.
+    pub(super) fn matcher(&mut self, words: &[String], section: &Section) -> (Matcher, bool) {
+        let Some(first) = words.first() else { return (Matcher::All, false) };
+        let mut sets: Option<Sets> = Some(NEVER);
+        let mut counts = words.iter().any(|word| counts_clients(word));
+        for terms in alternatives(words) {
+            let mut all: Option<Sets> = Some(vec![Vec::new()]);
+            for term in &terms {
+                counts |= self.is_counter(term, section);
+                let found = self.term(term, section);
+                all = all.and_then(|all| product(&all, &found?));
+            }
+            sets = match (sets, all) {
+                (Some(mut sets), Some(all)) => {
+                    sets.extend(all);
+                    Some(sets)
+                }
+                _ => None,
+            };
+        }
+        if first == "unless" {
+            sets = sets.and_then(|sets| opposite(&sets));
+        }
+        let matcher = match sets {
+            None => Matcher::Unknown,
+            Some(sets) if sets.iter().any(Vec::is_empty) => Matcher::All,
+            Some(sets) => Matcher::Sets(sets),
         };
-        let alternatives = alternatives(words);
-        if first == "unless"
-            && (alternatives.len() > 1 || alternatives.first().is_some_and(|terms| terms.len() > 1))
-        {
-            self.ledger.lost(line.origin, "`unless` with several conditions", todo);
-            return;
-        }
-        let mut made = Vec::new();
-        for terms in &alternatives {
-            let mut conditions = Vec::new();
-            for term in terms {
-                let negated = term.starts_with('!') != (first == "unless");
-                match self.term(term.trim_start_matches('!'), negated, section) {
-                    Some(Some(condition)) => conditions.push(condition),
-                    // Always true.
-                    Some(None) => {}
-                    None => {
-                        self.ledger.lost(
-                            line.origin,
-                            format!("the condition `{term}` has no counterpart"),
-                            todo,
-                        );
-                        return;
-                    }
-                }
-            }
-            match merged(&route, &conditions) {
-                Some(route) => made.push(route),
-                None => {
-                    self.ledger.lost(line.origin, "two conditions on the same thing", todo);
-                    return;
-                }
-            }
-        }
-        routes.extend(made);
+        (matcher, counts)
     }
 
-    /// A named or anonymous acl; `Some(None)`: it is always true.
-    pub(super) fn term(&mut self, term: &str, negated: bool, section: &Section) -> Option<Option<Condition>> {
-        if let Some(inside) = term.strip_prefix('{') {
-            let words: Vec<String> =
-                inside.trim_end_matches('}').split_whitespace().map(str::to_owned).collect();
-            return condition(&words, negated, section.origin).map(Some);
+    fn is_counter(&self, term: &str, section: &Section) -> bool {
+        let name = term.trim_start_matches('!');
+        let mut acls = section.lines.iter().filter(|line| line.word(0) == "acl" && line.word(1) == name);
+        acls.any(|line| counts_clients(line.word(2)))
+    }
+
+    /// A named or anonymous acl; `None`: it has too many alternatives.
+    fn term(&mut self, term: &str, section: &Section) -> Option<Sets> {
+        if let Some(term) = term.strip_prefix('!') {
+            let sets = self.term(term, section)?;
+            return opposite(&sets);
         }
+        if let Some(inside) = term.strip_prefix('{') {
+            let words: Vec<String> = inside
+                .trim_end_matches('}')
+                .split(JOINT)
+                .filter(|word| !word.is_empty())
+                .map(str::to_owned)
+                .collect();
+            return Some(vec![conditions(&words)]);
+        }
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         match term {
-            "TRUE" if !negated => return Some(None),
-            "HTTP" | "METH_GET" | "METH_POST" | "LOCALHOST" => {
-                let words: Vec<String> = match term {
-                    "METH_GET" => vec!["method".to_owned(), "GET".to_owned(), "HEAD".to_owned()],
-                    "METH_POST" => vec!["method".to_owned(), "POST".to_owned()],
-                    "LOCALHOST" => vec!["src".to_owned(), "127.0.0.1".to_owned()],
-                    _ => return Some(None),
-                };
-                return condition(&words, negated, section.origin).map(Some);
+            "TRUE" | "HTTP" => return Some(vec![Vec::new()]),
+            "FALSE" => return Some(NEVER),
+            "METH_GET" => return Some(vec![conditions(&words(&["method", "GET", "HEAD"]))]),
+            "METH_POST" | "METH_PUT" | "METH_DELETE" | "METH_HEAD" | "METH_OPTIONS" => {
+                return Some(vec![conditions(&words(&["method", term.trim_start_matches("METH_")]))]);
             }
+            "LOCALHOST" => return Some(vec![conditions(&words(&["src", "127.0.0.1"]))]),
             _ => {}
         }
         let lines: Vec<&Line> =
             section.lines.iter().filter(|line| line.word(0) == "acl" && line.word(1) == term).collect();
-        let mut all: Option<Condition> = None;
+        let mut sets: Sets = Vec::new();
         for line in &lines {
-            let found = condition(line.after(2), negated, line.origin)?;
-            self.ledger.carried(line.origin);
-            all = Some(match all {
-                None => found,
-                // Several acls of one name: any of them.
-                Some(earlier) => either(earlier, found)?,
-            });
+            let words = line.after(2);
+            match words.first().map(String::as_str) {
+                Some("always_true") => sets.push(Vec::new()),
+                Some("always_false") => {}
+                _ => sets.push(conditions(words)),
+            }
+            if !sets.iter().flatten().any(|condition| condition.test == Test::Unknown) {
+                self.ledger.carried(line.origin);
+            }
         }
-        all.map(Some)
+        if lines.is_empty() {
+            sets.push(vec![UNKNOWN]);
+        }
+        Some(sets)
     }
 }
 
 /// Whether a criterion counts what clients or servers do: a rule with it is a limit.
-pub(super) fn counts_clients(criterion: &str) -> bool {
+fn counts_clients(criterion: &str) -> bool {
     const COUNTERS: [&str; 14] = [
         "sc_",
         "sc0_",
@@ -119,7 +118,7 @@ pub(super) fn counts_clients(criterion: &str) -> bool {
 }
 
 /// The terms of each alternative of `if A B or C`.
-pub(super) fn alternatives(words: &[String]) -> Vec<Vec<String>> {
+fn alternatives(words: &[String]) -> Vec<Vec<String>> {
     let mut alternatives: Vec<Vec<String>> = vec![Vec::new()];
     for word in join_braces(words.get(1..).unwrap_or(&[])) {
         match word.as_str() {
@@ -130,14 +129,17 @@ pub(super) fn alternatives(words: &[String]) -> Vec<Vec<String>> {
     alternatives
 }
 
+/// Between the words of an anonymous acl, which can have spaces.
+const JOINT: char = '\u{1}';
+
 /// `{ path_beg /x }` as one word.
 fn join_braces(words: &[String]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut open: Option<String> = None;
     for word in words {
         match open.take() {
-            Some(text) if word.ends_with('}') => out.push(format!("{text} {word}")),
-            Some(text) => open = Some(format!("{text} {word}")),
+            Some(text) if word.ends_with('}') => out.push(format!("{text}{JOINT}{word}")),
+            Some(text) => open = Some(format!("{text}{JOINT}{word}")),
             None if word.trim_start_matches('!').starts_with('{') && !word.ends_with('}') => {
                 open = Some(word.clone())
             }
@@ -148,10 +150,36 @@ fn join_braces(words: &[String]) -> Vec<String> {
     out
 }
 
-/// The condition of an acl: a criterion, flags, patterns.
-pub(super) fn condition(words: &[String], negated: bool, origin: Origin) -> Option<Condition> {
-    let criterion = words.first()?.as_str();
-    let ignore_case = words.iter().any(|word| word == "-i");
+/// The conditions of an acl: a criterion, flags, patterns.
+fn conditions(words: &[String]) -> Vec<Condition> {
+    known(words).unwrap_or_else(|| vec![UNKNOWN])
+}
+
+fn holds(test: Test) -> Vec<Condition> {
+    vec![Condition { test, negated: false }]
+}
+
+fn known(words: &[String]) -> Option<Vec<Condition>> {
+    let mut converters = words.first()?.split(',');
+    let mut criterion = converters.next()?.to_owned();
+    let mut ignore_case = words.iter().any(|word| word == "-i");
+    let mut rest = words.first()?.get(criterion.len()..).unwrap_or("").to_owned();
+    // `hdr(x,-1)` has a comma of its own.
+    if criterion.contains('(') && !criterion.contains(')') {
+        let (inside, after) = rest.split_once(')')?;
+        if inside.trim_start_matches(',') != "1" {
+            return None;
+        }
+        criterion.push(')');
+        rest = after.to_owned();
+    }
+    for converter in rest.split(',').filter(|converter| !converter.is_empty()) {
+        match converter {
+            "lower" | "upper" => ignore_case = true,
+            "url_dec" | "host_only" => {}
+            _ => return None,
+        }
+    }
     let mut patterns: Vec<&str> =
         words.get(1..)?.iter().map(String::as_str).filter(|word| !matches!(*word, "-i" | "--")).collect();
     if patterns.iter().any(|pattern| *pattern == "-f" || *pattern == "-M") {
@@ -165,160 +193,167 @@ pub(super) fn condition(words: &[String], negated: bool, origin: Origin) -> Opti
         }
         _ => "",
     };
-    let (name, argument) =
-        criterion.split_once('(').map_or((criterion, ""), |(name, rest)| (name, rest.trim_end_matches(')')));
+    let (name, argument) = criterion
+        .split_once('(')
+        .map_or((criterion.as_str(), ""), |(name, rest)| (name, rest.trim_end_matches(')')));
     let (name, suffix) = match name.rsplit_once('_') {
         Some((name, suffix @ ("beg" | "end" | "sub" | "reg" | "dom" | "dir" | "len" | "cnt" | "val"))) => {
             (name, suffix)
         }
         _ => (name, method),
     };
-    let sign = if negated { "!" } else { "" };
-    let quoted = |suffix: &str, text: &str| -> Option<String> {
-        Some(match suffix {
-            "" | "str" if ignore_case => format!("{sign}~(?i)^{}$", crate::model::escape(text)),
-            "" | "str" => format!("{sign}{text}"),
-            "beg" if ignore_case => format!("{sign}~(?i)^{}", crate::model::escape(text)),
-            "beg" => format!("{sign}{text}*"),
-            "end" if ignore_case => format!("{sign}~(?i){}$", crate::model::escape(text)),
-            "end" => format!("{sign}*{text}"),
-            "sub" | "dir" | "dom" if ignore_case => format!("{sign}~(?i){}", crate::model::escape(text)),
-            "sub" => format!("{sign}*{text}*"),
-            "reg" => format!("{sign}~{}", crate::expression::check(text, ignore_case).ok()?),
+    let suffix = if suffix.is_empty() { "str" } else { suffix };
+    Some(match name {
+        "path" => holds(path(&patterns, suffix, ignore_case)?),
+        // With its query, which no condition sees: it may be there, or not.
+        "url" | "pathq" => match suffix {
+            "beg" if !patterns.iter().any(|pattern| pattern.contains('?')) => {
+                holds(path(&patterns, suffix, ignore_case)?)
+            }
             _ => return None,
-        })
-    };
-    let all =
-        |suffix: &str| patterns.iter().map(|text| quoted(suffix, text)).collect::<Option<Vec<String>>>();
-    let mut table = Table::default();
-    match name {
-        "path" | "url" => return Some(Condition { path: Some(all(suffix)?), table }),
-        "hdr" | "req.hdr" | "req.fhdr"
-            if argument.split(',').next().is_some_and(|name| name.eq_ignore_ascii_case("host")) =>
-        {
-            let hosts: Option<Vec<String>> = match suffix {
-                // Hosts are compared regardless of case.
-                "" | "str" => {
-                    Some(patterns.iter().map(|host| format!("{sign}{}", host.to_lowercase())).collect())
-                }
-                "end" => {
-                    Some(patterns.iter().map(|host| format!("{sign}*{}", host.to_lowercase())).collect())
-                }
-                "beg" => {
-                    Some(patterns.iter().map(|host| format!("{sign}{}*", host.to_lowercase())).collect())
-                }
-                "dom" => Some(
-                    patterns
-                        .iter()
-                        .flat_map(|host| [format!("{sign}{host}"), format!("{sign}*.{host}")])
-                        .collect(),
-                ),
-                other => all(other),
-            };
-            table.set("host", one_or_list(hosts?), origin);
+        },
+        "hdr" | "req.hdr" | "req.fhdr" if argument.eq_ignore_ascii_case("host") => {
+            holds(Test::Value("host", String::new(), hosts(&patterns, suffix)?))
         }
-        "hdr" | "req.hdr" | "req.fhdr" => table.set_in(
-            &["header"],
-            argument.split(',').next()?,
-            values(all(suffix)?, suffix, negated),
-            origin,
-        ),
+        "hdr" | "req.hdr" if suffix != "found" => {
+            let values: Option<Vec<String>> =
+                patterns.iter().map(|text| element(text, suffix, ignore_case)).collect();
+            holds(Test::Value("header", argument.to_owned(), values?))
+        }
+        "hdr" | "req.hdr" | "req.fhdr" => {
+            holds(Test::Value("header", argument.to_owned(), values(&patterns, suffix, ignore_case)?))
+        }
         "req.cook" | "cook" => {
-            table.set_in(&["cookie"], argument, values(all(suffix)?, suffix, negated), origin)
+            holds(Test::Value("cookie", argument.to_owned(), values(&patterns, suffix, ignore_case)?))
         }
         "url_param" | "urlp" => {
-            table.set_in(&["query"], argument, values(all(suffix)?, suffix, negated), origin)
+            holds(Test::Value("query", argument.to_owned(), values(&patterns, suffix, ignore_case)?))
         }
-        "method" => {
-            // `GET` of a route includes `HEAD`, and that of HAProxy does not.
-            let (has_get, has_head) = (patterns.contains(&"GET"), patterns.contains(&"HEAD"));
-            if negated && has_get && !has_head {
-                return None;
-            }
-            let methods = patterns.iter().filter(|method| !(has_get && **method == "HEAD"));
-            table.set(
-                "method",
-                one_or_list(methods.map(|method| format!("{sign}{method}")).collect()),
-                origin,
-            );
+        "method" if suffix == "str" && !patterns.is_empty() => {
+            holds(Test::Method(patterns.iter().map(|method| (*method).to_owned()).collect()))
         }
-        "src" => {
-            let clients: Vec<String> = patterns.iter().map(|address| format!("{sign}{address}")).collect();
-            if !patterns.iter().all(|address| crate::cidr::is_address(address)) {
-                return None;
-            }
-            table.set("client", clients, origin);
+        "src" if patterns.iter().all(|address| *address != "all" && crate::cidr::is_address(address)) => {
+            holds(Test::Value(
+                "client",
+                String::new(),
+                patterns.iter().map(|one| (*one).to_owned()).collect(),
+            ))
         }
-        "ssl_fc" => table.set("scheme", if negated { "http" } else { "https" }, origin),
-        "dst_port" => match (patterns.as_slice(), negated) {
-            (["443"], false) | (["80"], true) => table.set("scheme", "https", origin),
-            (["80"], false) | (["443"], true) => table.set("scheme", "http", origin),
+        "ssl_fc" => holds(Test::Scheme("https".to_owned())),
+        "dst_port" => match patterns.as_slice() {
+            ["443"] => holds(Test::Scheme("https".to_owned())),
+            ["80"] => holds(Test::Scheme("http".to_owned())),
             _ => return None,
         },
         _ => return None,
-    }
-    Some(Condition { path: None, table })
+    })
 }
 
-/// `-m found` has no pattern: the header is there.
-fn values(patterns: Vec<String>, suffix: &str, negated: bool) -> Value {
-    match patterns.is_empty() || suffix == "found" {
-        true => Value::from(if negated { "!*" } else { "*" }),
-        false => one_or_list(patterns),
-    }
+/// A text as an expression that matches it as a suffix says.
+fn expression_of(text: &str, suffix: &str) -> Option<String> {
+    let own = escape(text);
+    Some(match suffix {
+        "str" => format!("^{own}$"),
+        "beg" => format!("^{own}"),
+        "end" => format!("{own}$"),
+        "sub" => own,
+        "dir" => format!("(?:^|/){}(?:/|$)", escape(text.trim_matches('/'))),
+        "dom" => format!("(?:^|[./:?]){}(?:[./:?]|$)", escape(text.trim_matches('.'))),
+        _ => return None,
+    })
 }
 
-/// Either of two conditions, if they are on the same thing.
-fn either(a: Condition, b: Condition) -> Option<Condition> {
-    match (a.path, b.path) {
-        (Some(mut a), Some(b)) => {
-            a.extend(b);
-            Some(Condition { path: Some(a), table: Table::default() })
-        }
-        (None, None) => {
-            let ([one], [other]) = (a.table.items.as_slice(), b.table.items.as_slice()) else { return None };
-            if one.key != other.key {
-                return None;
-            }
-            let list = |value: &Value| match value {
-                Value::List(list) => Some(list.clone()),
-                Value::Text(text) => Some(vec![Value::from(text.as_str())]),
-                _ => None,
-            };
-            let mut all = list(&one.value)?;
-            all.extend(list(&other.value)?);
-            let mut table = Table::default();
-            table.set(&one.key, Value::List(all), one.origin);
-            Some(Condition { path: None, table })
-        }
+fn path(patterns: &[&str], suffix: &str, ignore_case: bool) -> Option<Test> {
+    if patterns.is_empty() {
+        return None;
+    }
+    // HAProxy sees paths as requests have them, most of which are not encoded.
+    let is_plain = |text: &&str| {
+        !text.contains(['*', '?', '%', '"', '\\'])
+            && !text.contains(if ignore_case { char::is_alphabetic } else { char::is_uppercase })
+    };
+    let of: Option<fn(&str) -> Pattern> = match suffix {
+        "str" => Some(Pattern::text),
+        "beg" => Some(Pattern::beginning),
+        "end" => Some(Pattern::ending),
+        "sub" => Some(Pattern::containing),
         _ => None,
+    };
+    if let Some(of) = of.filter(|_| patterns.iter().all(is_plain)) {
+        return Some(Test::Path(patterns.iter().map(|text| of(text)).collect()));
     }
+    let parts: Option<Vec<String>> = patterns
+        .iter()
+        .map(|text| match suffix {
+            "reg" => expression::check(text, false).ok(),
+            suffix => expression_of(&encoded(text), suffix),
+        })
+        .collect();
+    let fold = if ignore_case { "(?i)" } else { "" };
+    let own = match parts?.as_slice() {
+        [only] => format!("{fold}{only}"),
+        parts => format!("{fold}(?:{})", parts.join("|")),
+    };
+    Some(Test::Regex(String::new(), own))
 }
 
-/// A route with all conditions; `None`: two are on the same thing.
-pub(super) fn merged(route: &Route, conditions: &[Condition]) -> Option<Route> {
-    let mut route = route.clone();
-    for condition in conditions {
-        if let Some(path) = &condition.path {
-            if route.path != PathMatch::Any {
-                // Patterns and their negations go together.
-                let PathMatch::Patterns(patterns) = &mut route.path else { return None };
-                if !path.iter().all(|pattern| pattern.starts_with('!'))
-                    && !patterns.iter().all(|pattern| pattern.starts_with('!'))
-                {
-                    return None;
-                }
-                patterns.extend(path.iter().cloned());
-                continue;
-            }
-            route.path = PathMatch::Patterns(path.clone());
-        }
-        for item in &condition.table.items {
-            if route.table.has(&item.key) {
-                return None;
-            }
-            route.table.items.push(item.clone());
-        }
+/// Hosts are compared without case, and without the port.
+fn hosts(patterns: &[&str], suffix: &str) -> Option<Vec<String>> {
+    let hosts: Option<Vec<Vec<String>>> = patterns
+        .iter()
+        .map(|host| {
+            let lower = host.to_lowercase();
+            let lower = lower
+                .rsplit_once(':')
+                .filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
+                .map_or(lower.as_str(), |(host, _)| host)
+                .to_owned();
+            Some(match suffix {
+                "str" => vec![lower],
+                "end" => vec![format!("*{lower}")],
+                "beg" => vec![format!("{lower}*")],
+                "sub" => vec![format!("*{lower}*")],
+                "reg" => vec![format!("~{}", expression::check(host, true).ok()?)],
+                "dom" if lower.contains('.') => vec![lower.clone(), format!("*.{lower}")],
+                "dom" => vec![format!("~(?i){}", expression_of(&lower, suffix)?)],
+                _ => return None,
+            })
+        })
+        .collect();
+    hosts.map(|hosts| hosts.concat()).filter(|hosts| !hosts.is_empty())
+}
+
+/// Whole values.
+fn values(patterns: &[&str], suffix: &str, ignore_case: bool) -> Option<Vec<String>> {
+    if patterns.is_empty() || suffix == "found" {
+        return Some(vec!["*".to_owned()]);
     }
-    Some(route)
+    patterns
+        .iter()
+        .map(|text| {
+            let is_plain = !ignore_case && !text.contains('*') && !text.starts_with(['!', '~']);
+            Some(match suffix {
+                "str" if is_plain => (*text).to_owned(),
+                "beg" if is_plain => format!("{text}*"),
+                "end" if is_plain => format!("*{text}"),
+                "sub" if is_plain => format!("*{text}*"),
+                "reg" => format!("~{}", expression::check(text, ignore_case).ok()?),
+                suffix => {
+                    format!("~{}{}", if ignore_case { "(?i)" } else { "" }, expression_of(text, suffix)?)
+                }
+            })
+        })
+        .collect()
+}
+
+/// An element of a header's list: HAProxy compares each.
+fn element(text: &str, suffix: &str, ignore_case: bool) -> Option<String> {
+    let own = escape(text);
+    let pattern = match suffix {
+        "str" => format!("(?:^|,)[ \\t]*{own}[ \\t]*(?:,|$)"),
+        "beg" => format!("(?:^|,)[ \\t]*{own}"),
+        "end" => format!("{own}[ \\t]*(?:,|$)"),
+        _ => return values(&[text], suffix, ignore_case)?.first().cloned(),
+    };
+    Some(format!("~{}{pattern}", if ignore_case { "(?i)" } else { "" }))
 }

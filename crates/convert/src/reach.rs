@@ -1,11 +1,67 @@
 //! The requests that come to a directive: the conditions that they have met, and the path that they have by then.
 
-use super::matcher::{Condition, Matcher, Test};
 use crate::expression;
 use crate::ledger::Origin;
 use crate::model::{PathMatch, Route, escape, exact_methods};
 use crate::pattern::{Pattern, only_widest};
 use crate::table::one_or_list;
+
+/// A condition on requests.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Test {
+    /// One of these.
+    Path(Vec<Pattern>),
+    /// The name of the expression, for its groups, and the expression.
+    Regex(String, String),
+    Method(Vec<String>),
+    Scheme(String),
+    /// A key of a route, the name of a header or argument, and patterns, of which one must match.
+    Value(&'static str, String, Vec<String>),
+    /// Something without a counterpart, which may hold or not.
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Condition {
+    pub(crate) test: Test,
+    pub(crate) negated: bool,
+}
+
+/// Sets of conditions: all conditions of one of them hold.
+pub(crate) type Sets = Vec<Vec<Condition>>;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Matcher {
+    All,
+    Sets(Sets),
+    /// It has no counterpart.
+    Unknown,
+}
+
+pub(crate) const UNKNOWN: Condition = Condition { test: Test::Unknown, negated: false };
+
+/// More sets than these are not written.
+const SETS_LIMIT: usize = 24;
+
+/// One set of each.
+pub(crate) fn product(a: &Sets, b: &Sets) -> Option<Sets> {
+    let mut sets = Vec::new();
+    for one in a {
+        sets.extend(b.iter().map(|other| one.iter().chain(other).cloned().collect::<Vec<_>>()));
+    }
+    (sets.len() <= SETS_LIMIT).then_some(sets)
+}
+
+/// None of the sets holds: of each, one condition does not.
+pub(crate) fn opposite(sets: &Sets) -> Option<Sets> {
+    let mut all: Sets = vec![Vec::new()];
+    for set in sets {
+        let flipped: Sets =
+            set.iter().map(|one| vec![Condition { test: one.test.clone(), negated: !one.negated }]).collect();
+        all = product(&all, &flipped)?;
+    }
+    Some(all)
+}
 
 #[derive(Clone, Debug, PartialEq)]
 enum Except {
@@ -32,7 +88,7 @@ struct Values {
 
 /// The path that directives see after rewrites.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Sight {
+pub(crate) enum Sight {
     /// The path of the request without a prefix, after a text.
     Moved {
         strip: String,
@@ -48,27 +104,27 @@ pub(super) enum Sight {
 
 /// No condition has been met yet.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Reach {
+pub(crate) struct Reach {
     /// One of these; empty: all paths.
     paths: Vec<Pattern>,
     /// The name of an expression, and the expression. Where there is one, `paths` is empty.
-    pub(super) regex: Option<(String, String)>,
+    pub(crate) regex: Option<(String, String)>,
     except: Vec<Except>,
     methods: Option<Methods>,
     values: Vec<Values>,
     scheme: Option<String>,
-    pub(super) sight: Sight,
+    pub(crate) sight: Sight,
     /// Whether `try_files` may have changed the path, which files are served by.
-    pub(super) is_tried: bool,
+    pub(crate) is_tried: bool,
 }
 
 /// What becomes of requests at a matcher.
-pub(super) struct Met {
-    pub(super) yes: Vec<Reach>,
+pub(crate) struct Met {
+    pub(crate) yes: Vec<Reach>,
     /// Requests that may meet it: no conditions say which.
-    pub(super) unknown: Option<Reach>,
+    pub(crate) unknown: Option<Reach>,
     /// Whether all of them meet it.
-    pub(super) is_all: bool,
+    pub(crate) is_all: bool,
 }
 
 /// Why a condition cannot be added: no conditions of Keepwarm say it.
@@ -78,7 +134,7 @@ struct Inexpressible;
 type Narrowed = Result<Option<Reach>, Inexpressible>;
 
 impl Reach {
-    pub(super) fn all() -> Reach {
+    pub(crate) fn all() -> Reach {
         Reach {
             paths: Vec::new(),
             regex: None,
@@ -91,7 +147,7 @@ impl Reach {
         }
     }
 
-    pub(super) fn meets(&self, matcher: &Matcher) -> Met {
+    pub(crate) fn meets(&self, matcher: &Matcher) -> Met {
         let sets = match matcher {
             Matcher::All => return Met { yes: vec![self.clone()], unknown: None, is_all: true },
             Matcher::Unknown => return Met { yes: Vec::new(), unknown: Some(self.clone()), is_all: false },
@@ -212,7 +268,10 @@ impl Reach {
         match &self.sight {
             Sight::Unknown => Err(Inexpressible),
             // With a variable in it.
-            Sight::Fixed { path, .. } if path.replace("$$", "").contains('$') => Err(Inexpressible),
+            Sight::Fixed { path, .. } if path.contains('$') => {
+                let seen = [Pattern::beginning(path.split('$').next().unwrap_or(""))];
+                if are_apart(patterns, &seen) { Ok(Err(false)) } else { Err(Inexpressible) }
+            }
             Sight::Fixed { path, .. } => Ok(Err(patterns.iter().any(|pattern| pattern.matches(path)))),
             Sight::Moved { strip, add } => Ok(Ok(patterns
                 .iter()
@@ -287,6 +346,21 @@ impl Reach {
     fn with_regex(&self, name: &str, pattern: &str, negated: bool) -> Narrowed {
         match &self.sight {
             Sight::Moved { strip, add } if strip.is_empty() && add.is_empty() => {}
+            Sight::Moved { add, .. } if !add.is_empty() => {
+                let seen = [Pattern::beginning(add)];
+                let is_apart = begins(pattern).is_some_and(|begins| are_apart(&begins, &seen));
+                return if is_apart { Ok(negated.then(|| self.clone())) } else { Err(Inexpressible) };
+            }
+            Sight::Fixed { path, .. } if !path.contains('$') => {
+                let regex = regex::bytes::RegexBuilder::new(pattern).unicode(false).build();
+                let is_match = regex.map_err(|_| Inexpressible)?.is_match(path.as_bytes());
+                return Ok((is_match != negated).then(|| self.clone()));
+            }
+            Sight::Fixed { path, .. } => {
+                let seen = [Pattern::beginning(path.split('$').next().unwrap_or(""))];
+                let is_apart = begins(pattern).is_some_and(|begins| are_apart(&begins, &seen));
+                return if is_apart { Ok(negated.then(|| self.clone())) } else { Err(Inexpressible) };
+            }
             _ => return Err(Inexpressible),
         }
         let mut reach = self.clone();
@@ -313,16 +387,16 @@ impl Reach {
     }
 
     /// The same requests, by the path that the client sent.
-    pub(super) fn by_request(&self) -> Reach {
+    pub(crate) fn by_request(&self) -> Reach {
         Reach { sight: Sight::Moved { strip: String::new(), add: String::new() }, ..self.clone() }
     }
 
-    pub(super) fn untried(&self) -> Reach {
+    pub(crate) fn untried(&self) -> Reach {
         Reach { is_tried: false, ..self.clone() }
     }
 
     /// `uri strip_prefix`: those whose path has the prefix, and whether all have.
-    pub(super) fn stripped(&self, prefix: &str) -> Met {
+    pub(crate) fn stripped(&self, prefix: &str) -> Met {
         let prefix = if prefix.starts_with('/') { prefix.to_owned() } else { format!("/{prefix}") };
         let test = Test::Path(vec![Pattern::beginning(&prefix)]);
         let matcher = Matcher::Sets(vec![vec![Condition { test, negated: false }]]);
@@ -337,7 +411,7 @@ impl Reach {
     }
 
     /// The routes of these requests, each with the path that is seen as a template. `None`: no rewrite makes it.
-    pub(super) fn routes(
+    pub(crate) fn routes(
         &self,
         origin: Origin,
         fold: bool,
@@ -447,12 +521,17 @@ impl Reach {
     }
 
     /// A route that refuses all of these, whatever path they have by now.
-    pub(super) fn closed(&self, origin: Origin, fold: bool) -> Vec<Route> {
+    pub(crate) fn closed(&self, origin: Origin, fold: bool) -> Vec<Route> {
+        self.refused(origin, fold, 501)
+    }
+
+    /// Routes that respond with a status to all of these, whatever path they have by now.
+    pub(crate) fn refused(&self, origin: Origin, fold: bool, status: i64) -> Vec<Route> {
         let routes = self.by_request().routes(origin, fold, false).unwrap_or_default();
         routes
             .into_iter()
             .map(|(mut route, _)| {
-                route.table.set("respond", 501i64, origin);
+                route.table.set("respond", status, origin);
                 route
             })
             .collect()
@@ -482,10 +561,8 @@ fn shown(pattern: &Pattern, fold: bool) -> String {
 
 /// Patterns for what a match of an expression begins with.
 fn begins(regex: &str) -> Option<Vec<Pattern>> {
-    if !regex.starts_with('^') || regex.contains('|') {
-        return None;
-    }
-    expression::begins(regex).map(|texts| texts.iter().map(|text| Pattern::beginning(text)).collect())
+    expression::anchored_begins(regex)
+        .map(|texts| texts.iter().map(|text| Pattern::beginning(text)).collect())
 }
 
 fn are_apart(a: &[Pattern], b: &[Pattern]) -> bool {
