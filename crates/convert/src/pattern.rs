@@ -288,7 +288,6 @@ fn both(a: &[Token], b: &[Token], steps: &mut usize) -> Option<Vec<Vec<Token>>> 
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test")]
 mod tests {
     use super::*;
 

@@ -80,11 +80,10 @@ impl Reader<'_> {
             if let Some(source) = forwarded.get("source") {
                 self.model.server.set("trusted_proxies", source.texts(), source.origin);
             }
-            if let Some(name) = forwarded.at(&["client_ip"]).or_else(|| forwarded.get("header")) {
-                if !name.text().eq_ignore_ascii_case("x-forwarded-for") {
-                    self.ledger
-                        .differs(name.origin, "the client is read from X-Forwarded-For and Forwarded only");
-                }
+            let header = forwarded.get("client_ip").or_else(|| forwarded.get("header"));
+            if let Some(name) = header.filter(|name| !name.text().eq_ignore_ascii_case("x-forwarded-for")) {
+                self.ledger
+                    .differs(name.origin, "the client is read from X-Forwarded-For and Forwarded only");
             }
             forwarded.ignore(
                 "the client is read from X-Forwarded-For and Forwarded of `server.trusted_proxies`",

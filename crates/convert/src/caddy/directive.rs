@@ -121,8 +121,8 @@ struct State<'a> {
 
 /// What a setting makes of the requests that it is for.
 enum Applied<'a> {
-    /// Each with its rewrite; and those that it does not change.
-    Changed(Vec<State<'a>>, Option<State<'a>>),
+    /// In order of precedence: those that it changes, and then those that it does not.
+    Changed(Vec<State<'a>>),
     /// It has no counterpart: requests must not go on without it.
     Lost,
 }
@@ -398,9 +398,9 @@ impl<'a> Chains<'_, '_> {
             return routes;
         }
         match self.setting(step, state) {
-            Applied::Changed(states, unchanged) => {
+            Applied::Changed(states) => {
                 let mut routes = Vec::new();
-                for state in states.iter().chain(&unchanged) {
+                for state in &states {
                     routes.extend(self.run(rest, next, state));
                 }
                 routes

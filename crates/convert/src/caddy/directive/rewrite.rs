@@ -28,7 +28,7 @@ impl<'a> Chains<'_, '_> {
         };
         self.reader.ledger.carried(origin);
         rewritten.reach.sight = sight;
-        Applied::Changed(vec![rewritten], None)
+        Applied::Changed(vec![rewritten])
     }
 
     /// `/v1{uri}`: the path stays behind a text.
@@ -70,9 +70,12 @@ impl<'a> Chains<'_, '_> {
             return Applied::Lost;
         }
         self.reader.ledger.carried(origin);
-        let states =
+        let mut states: Vec<State<'a>> =
             met.yes.into_iter().map(|reach| State { reach, context: state.context.clone() }).collect();
-        Applied::Changed(states, (!met.is_all).then(|| state.clone()))
+        if !met.is_all {
+            states.push(state.clone());
+        }
+        Applied::Changed(states)
     }
 
     pub(super) fn try_files(&mut self, step: &Step<'a>, state: &State<'a>) -> Applied<'a> {
@@ -80,7 +83,7 @@ impl<'a> Chains<'_, '_> {
         tried.context.tried = Some(step.line);
         tried.reach.is_tried =
             step.args.iter().any(|word| !matches!(word.as_str(), "{path}" | "{path}/" | "=404"));
-        Applied::Changed(vec![tried], None)
+        Applied::Changed(vec![tried])
     }
 }
 

@@ -69,7 +69,7 @@ impl<'a> Chains<'_, '_> {
                 line.settle_inner(self.reader.ledger);
             }
         }
-        Applied::Changed(vec![changed], None)
+        Applied::Changed(vec![changed])
     }
 
     fn encode(&mut self, step: &Step<'a>, state: &mut State<'a>) {
@@ -207,7 +207,7 @@ impl<'a> Chains<'_, '_> {
         }
         state.context.table.set("basic_auth", table, line.origin);
         self.reader.ledger.carried(line.origin);
-        Applied::Changed(vec![state], None)
+        Applied::Changed(vec![state])
     }
 
     fn forward_auth(&mut self, step: &Step<'a>, mut state: State<'a>) -> Applied<'a> {
@@ -265,7 +265,7 @@ impl<'a> Chains<'_, '_> {
         }
         state.context.table.set("auth_request", table, line.origin);
         self.reader.ledger.carried(line.origin);
-        Applied::Changed(vec![state], None)
+        Applied::Changed(vec![state])
     }
 }
 

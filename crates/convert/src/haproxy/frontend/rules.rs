@@ -71,7 +71,7 @@ impl Reader<'_> {
     ) -> Vec<Route> {
         let Some((step, rest)) = steps.split_first() else {
             let routes = match last {
-                Some((name, origin)) => self.to_backend(name, origin, state, defaults, count),
+                Some((name, origin)) => self.backend_routes(name, origin, state, defaults, count),
                 None => state.reach.refused(Origin::hidden(), false, 503),
             };
             *count += routes.len();
@@ -161,7 +161,9 @@ impl Reader<'_> {
         match (line.word(0), line.word(1)) {
             ("monitor-uri", _) => Done::Ended(self.fixed(line, state, 200, &[])),
             ("redirect", _) => self.redirect(line, line.words.get(1..at).unwrap_or(&[]), state),
-            ("use_backend", name) => Done::Ended(self.to_backend(name, line.origin, state, defaults, count)),
+            ("use_backend", name) => {
+                Done::Ended(self.backend_routes(name, line.origin, state, defaults, count))
+            }
             ("block", _) => Done::Ended(self.fixed(line, state, 403, &[])),
             ("tcp-request", "connection" | "content" | "session") => self.connection_rule(line, state),
             ("tcp-request", _) => {
@@ -197,7 +199,7 @@ impl Reader<'_> {
     }
 
     /// The routes that lead to a backend, after its own rules.
-    fn to_backend(
+    fn backend_routes(
         &mut self,
         name: &str,
         origin: Origin,
