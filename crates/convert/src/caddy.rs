@@ -367,7 +367,7 @@ impl Reader<'_> {
     fn refuse_other_hosts(&mut self, first: usize) {
         let own = self.model.sites.get(first..).unwrap_or(&[]);
         let mut others: Vec<Site> = Vec::new();
-        for bind in own.iter().flat_map(|site| &site.binds) {
+        for (site, bind) in own.iter().flat_map(|site| site.binds.iter().map(move |bind| (site, bind))) {
             let is_known = own
                 .iter()
                 .chain(&others)
@@ -377,6 +377,8 @@ impl Reader<'_> {
                 let bind = Bind { is_default: true, origin: None, ..bind.clone() };
                 others.push(Site {
                     binds: vec![bind],
+                    // Certificates of clients are those of a listener.
+                    tls: site.tls.clone(),
                     routes: vec![Route::status(None, PathMatch::Any, 404)],
                     ..Site::default()
                 });
