@@ -40,6 +40,12 @@ LONG = (
     "examples in documentation",
 )
 
+# Suites that run once more with what a container leaves root (Docker's default capabilities), as Linux allows some things root alone.
+IN_CONTAINERS = ("tests/drain", "tests/supervision", "tests/upgrade")
+CAPABILITIES = (
+    "-all,+chown,+dac_override,+fsetid,+fowner,+mknod,+net_raw,+setgid,+setuid,+setfcap,+setpcap,+net_bind_service,+sys_chroot,+kill,+audit_write"
+)
+
 # A suite that takes longer hangs.
 MOST_SECONDS = 20 * 60
 
@@ -96,7 +102,11 @@ def programs():
         folder = Path(message["manifest_path"]).parent
         target = message["target"]
         name = f"{folder.name}/{target['name']}" if target["kind"] == ["test"] else f"{folder.name} ({target['kind'][0]})"
-        yield Suite(name, [message["executable"]], folder, {"CARGO_MANIFEST_DIR": str(folder)})
+        environment = {"CARGO_MANIFEST_DIR": str(folder)}
+        yield Suite(name, [message["executable"]], folder, environment)
+        if name in IN_CONTAINERS and os.geteuid() == 0:
+            limited = ["setpriv", f"--bounding-set={CAPABILITIES}", "--inh-caps=-all", message["executable"]]
+            yield Suite(f"{name}, in a container", limited, folder, environment)
 
 
 def interpreters():
