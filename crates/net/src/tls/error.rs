@@ -39,7 +39,7 @@ impl TlsError {
                 InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
             ) => Self::new(
                 "tls_not_spoken",
-                "the server does not speak TLS on this port; should its url begin with http://?",
+                "the server does not speak TLS on this port; enable it there, or begin its url with http://",
             ),
             Error::PeerIncompatible(reason) => Self::new(
                 "tls_incompatible",
