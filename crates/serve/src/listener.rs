@@ -154,7 +154,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const MAX_FAILURES: u32 = 16;
 /// Without a new connection for this long, all earlier ones are accepted.
 const REST: Duration = Duration::from_millis(50);
-/// So long earlier connections are accepted at most. A handshake takes less; clients that come without an end must not keep the process from its own.
+/// Where new clients cannot be refused, connections are accepted for this long at most: clients that keep coming must not keep the process from its end.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
 /// Accepts on this thread until stopped. All threads share one socket: with `SO_REUSEPORT` each would have a
@@ -171,19 +171,23 @@ pub async fn serve(bound: ListeningSocket, context: Arc<ListenerContext>, mut st
         burst: AcceptBurst::default(),
         failures: Cell::new(0),
     };
-    let rest = tokio::select! {
+    let refuses = tokio::select! {
         biased;
         stopped = stop.0.wait_for(|stop| *stop != StopState::NotYet) => {
             match stopped.as_deref() {
-                Ok(StopState::AcceptRest) => REST,
-                Ok(StopState::AcceptWaiting) => Duration::ZERO,
+                Ok(StopState::AcceptRest) => true,
+                Ok(StopState::AcceptWaiting) => false,
                 Ok(StopState::HandOver | StopState::NotYet) | Err(_) => return,
             }
         }
         // A panic cannot break the listener's state.
-        () = keepwarm_net::restarted("accept", || listener.accept_all()) => REST,
+        () = keepwarm_net::restarted("accept", || listener.accept_all()) => true,
     };
-    let _ = tokio::time::timeout(LONGEST_REST, listener.accept_earlier(rest)).await;
+    if refuses {
+        listener.accept_earlier(REST).await;
+    } else {
+        let _ = tokio::time::timeout(LONGEST_REST, listener.accept_earlier(Duration::ZERO)).await;
+    }
 }
 
 /// A listening socket that is not watched serves nobody: without memory for that, only time helps.
