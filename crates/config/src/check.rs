@@ -199,11 +199,7 @@ const PUBLIC_DIRECTORIES: [&str; 5] = ["public", "web", "webroot", "docroot", "p
 fn site_directory(app: &App, sources: &dyn Sources) -> Option<PathBuf> {
     let Program::Entry(entry) = &app.program else { return None };
     let script = app.directory.join(entry);
-    if app.kind == Some(AppKind::FastCgi)
-        && sources.path_kind(&script.to_string_lossy()) == PathKind::Directory
-    {
-        return Some(script);
-    }
+    let is_directory = || sources.path_kind(&script.to_string_lossy()) == PathKind::Directory;
     let folder = script.parent()?;
     let public = || {
         let name = folder.file_name().and_then(|name| name.to_str());
@@ -211,6 +207,7 @@ fn site_directory(app: &App, sources: &dyn Sources) -> Option<PathBuf> {
             && name.is_some_and(|name| PUBLIC_DIRECTORIES.contains(&name))
     };
     match app.kind {
+        Some(AppKind::FastCgi) if is_directory() => Some(script),
         Some(AppKind::FastCgi) => Some(folder.to_path_buf()),
         Some(AppKind::Php) if public() => Some(folder.to_path_buf()),
         _ => None,

@@ -16,6 +16,7 @@ mod check;
 mod checker;
 mod description;
 mod explain;
+mod folder;
 mod json;
 mod key;
 mod load;

@@ -1,6 +1,4 @@
-//! Detects the kind of a PHP entry from its tokens, without running it, and directories of scripts.
-
-use crate::sources::{PathKind, Sources};
+//! Detects the kind of a PHP entry from its tokens, without running it.
 
 /// Whether a PHP file returns an application that a long-lived worker can keep: it returns a value at its top level,
 /// or includes Symfony's `autoload_runtime.php`, which makes it return one. Any other file is a script, which
@@ -11,19 +9,6 @@ use crate::sources::{PathKind, Sources};
 pub(crate) fn returns_app(text: &[u8]) -> bool {
     let mut scanner = Scanner { text, at: 0, blocks: Vec::new(), namespace: false, member: false };
     scanner.is_app()
-}
-
-/// Whether a directory has scripts of PHP in it, or one level below a start page, and is not a package of Python.
-pub(crate) fn is_folder_of_scripts(path: &str, sources: &dyn Sources) -> bool {
-    let folder = path.trim_end_matches('/');
-    let is_file = |name: &str| sources.path_kind(&format!("{folder}/{name}")) == PathKind::File;
-    let has = |pattern: &str| {
-        let found = sources.glob(&format!("{folder}/{pattern}")).unwrap_or_default();
-        found.iter().any(|path| sources.path_kind(path) == PathKind::File)
-    };
-    sources.path_kind(folder) == PathKind::Directory
-        && !is_file("__init__.py")
-        && (has("*.php") || (is_file("index.html") && has("*/*.php")))
 }
 
 const RUNTIME: &[u8] = b"autoload_runtime.php";

@@ -1,14 +1,13 @@
 //! A configuration without a file, from the command line of `keepwarm run TARGET`.
 
 use crate::checker::Checker;
+use crate::folder;
 use crate::load::{check_table, report};
 use crate::model::{AppKind, Config};
 use crate::raw::{Directive, Entry, Span, Table, Value};
 use crate::report::{Problem, Report, Warning};
 use crate::sections::all_keys;
 use crate::sources::Sources;
-
-mod folder;
 
 /// The command line of `keepwarm run`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -74,9 +73,6 @@ fn table(target: &Target, found: Option<&str>, name: &str, cx: &mut Checker<'_>)
     let mut app = Table::default();
     if let Some(entry) = found {
         insert(&mut app, "entry", Directive::untyped(entry, span_of_command));
-        if entry == folder::SITE {
-            insert(&mut app, "kind", Directive::untyped(AppKind::FastCgi.word(), span_of_command));
-        }
         let directory = match target.entry.trim_end_matches('/') {
             "" => "/",
             directory => directory,

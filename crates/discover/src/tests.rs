@@ -740,6 +740,7 @@ fn static_sites_and_nothing() {
             &[
                 ("index.html", "<meta http-equiv=\"refresh\" content=\"0; URL=templates/login.php\">"),
                 ("templates/login.php", "<?php"),
+                ("config/config.cfg", "password: x"),
             ],
         ),
         ("nothing", &[("README.md", "# from flask import Flask")]),

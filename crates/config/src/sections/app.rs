@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::checker::Checker;
+use crate::folder::is_site;
 use crate::model::{App, AppKind, Program, Server, Workers};
-use crate::php::{is_folder_of_scripts, returns_app};
+use crate::php::returns_app;
 use crate::raw::{Span, Table};
 use crate::sections::process_limits::check_memory;
 use crate::sections::run_as::RunAsDraft;
@@ -301,7 +302,7 @@ impl AppDraft {
 fn detect_kind(entry: &str, directory: &Path, cx: &Checker<'_>) -> Option<AppKind> {
     let path = directory.join(entry).to_string_lossy().into_owned();
     let Some(kind) = AppKind::of_entry(entry) else {
-        return is_folder_of_scripts(&path, cx.sources).then_some(AppKind::FastCgi);
+        return is_site(cx.sources, &path).then_some(AppKind::FastCgi);
     };
     if kind != AppKind::Php {
         return Some(kind);

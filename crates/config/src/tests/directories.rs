@@ -43,6 +43,9 @@ fn a_directory_is_the_application_that_it_has() {
         let app = config.unwrap_or_else(|report| panic!("{named} {files:?}: {report}")).0.apps.remove(0);
         assert_eq!(app.program, crate::Program::Entry(entry.to_owned()), "{named} {files:?}");
         assert_eq!(app.directory.to_str(), Some(directory), "{named} {files:?}");
+        // A Python application may have a script beside it.
+        let is_site = entry == "." && files.iter().all(|file| !file.ends_with(".py"));
+        assert_eq!(app.kind == Some(crate::AppKind::FastCgi), is_site, "{named} {files:?}");
     }
 }
 

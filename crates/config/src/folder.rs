@@ -1,8 +1,7 @@
-//! The application of a directory, as in `keepwarm run .`: by the usual files of each language.
+//! The application of a directory, as in `keepwarm run .` and `entry = "htdocs"`: by the usual files of each language.
 //!
 //! The adapter finds a Python application, since it can import modules; this only has to detect that there may be one.
 
-use crate::php::is_folder_of_scripts;
 use crate::report::Problem;
 use crate::sources::{PathKind, Sources};
 
@@ -11,7 +10,7 @@ const RACKUP: &str = "config.ru";
 /// PHP's front controllers. `public` comes first: the files around it are not for visitors.
 const FRONT_CONTROLLERS: [&str; 2] = ["public/index.php", "index.php"];
 /// A site of PHP scripts without a front controller: the directory itself.
-pub(super) const SITE: &str = ".";
+const SITE: &str = ".";
 /// Those of Python, without their ending (`_FILES` of `adapters/python/src/keepwarm/usual.py`).
 const MODULES: [&str; 8] = ["wsgi", "asgi", "manage", "app", "main", "application", "api", "server"];
 
@@ -19,7 +18,7 @@ const MODULES: [&str; 8] = ["wsgi", "asgi", "manage", "app", "main", "applicatio
 ///
 /// # Errors
 /// The directory has applications of several languages, or of none.
-pub(super) fn entry_in(sources: &dyn Sources, target: &str) -> Result<Option<&'static str>, Box<Problem>> {
+pub(crate) fn entry_in(sources: &dyn Sources, target: &str) -> Result<Option<&'static str>, Box<Problem>> {
     if !is_folder(sources, target) {
         return Ok(None);
     }
@@ -32,10 +31,31 @@ pub(super) fn entry_in(sources: &dyn Sources, target: &str) -> Result<Option<&'s
         (Some(entry), None, None) | (None, Some(entry), None) => Ok(Some(entry)),
         (None, None, Some(_)) => Ok(None),
         (None, None, None) if has_package(sources, folder) => Ok(None),
-        (None, None, None) if is_folder_of_scripts(folder, sources) => Ok(Some(SITE)),
+        (None, None, None) if has_scripts(sources, folder) => Ok(Some(SITE)),
         (None, None, None) => Err(Box::new(nothing(folder))),
         _ => Err(Box::new(several(folder, ruby, php, python.as_deref()))),
     }
+}
+
+/// Whether a directory is a site of PHP scripts: it has some, and no application of another language.
+pub(crate) fn is_site(sources: &dyn Sources, path: &str) -> bool {
+    let folder = path.trim_end_matches('/');
+    let folder = folder.strip_suffix("/.").unwrap_or(folder);
+    sources.path_kind(folder) == PathKind::Directory
+        && sources.path_kind(&format!("{folder}/{RACKUP}")) != PathKind::File
+        && python(sources, folder).is_none()
+        && !has_package(sources, folder)
+        && has_scripts(sources, folder)
+}
+
+/// Scripts of PHP: in the directory, or one level below a start page.
+fn has_scripts(sources: &dyn Sources, folder: &str) -> bool {
+    let has = |pattern: &str| {
+        let found = sources.glob(&format!("{folder}/{pattern}")).unwrap_or_default();
+        found.iter().any(|path| sources.path_kind(path) == PathKind::File)
+    };
+    let has_page = || sources.path_kind(&format!("{folder}/index.html")) == PathKind::File;
+    has("*.php") || (has_page() && has("*/*.php"))
 }
 
 /// A path, or a name that no Python module has.
