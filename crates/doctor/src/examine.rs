@@ -152,17 +152,15 @@ fn reach_result(finding: Finding, took: Duration) -> ProbeResult {
 
 /// It responded at first, so there was something to examine.
 fn gone(context: &ProbeContext) -> Finding {
-    let mut finding = Finding::bad(
+    Finding::bad(
         "reach.gone",
         format!(
             "the first request: {}; later requests repeatedly got no response within {}, and were given up",
             context.first.words(),
             time(context.settings.timeout)
         ),
-    );
-    finding.fix =
-        Some("Check what the server was doing at that time: all of its workers may be stuck.".to_owned());
-    finding
+    )
+    .with_fix("Check what the server was doing at that time: all of its workers may be stuck.")
 }
 
 /// How long a probe may run. Each bounds its own waits; this is for a server that uses up every one of them.

@@ -76,4 +76,11 @@ impl Finding {
         self.cost = Some(cost.into());
         self
     }
+
+    /// With a fix of its own, in place of that of its id.
+    #[must_use]
+    pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
 }

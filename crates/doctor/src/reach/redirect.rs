@@ -102,9 +102,8 @@ fn shown(location: &str) -> String {
     location.chars().take(100).collect::<String>().escape_debug().to_string()
 }
 
-fn mended(mut finding: Finding) -> Finding {
-    finding.fix = Some("Have the app send a Location with a valid URL or path.".to_owned());
-    finding
+fn mended(finding: Finding) -> Finding {
+    finding.with_fix("Have the app send a Location with a valid URL or path.")
 }
 
 /// From now on another server is asked.
@@ -135,9 +134,7 @@ pub(super) fn after(way: &[Target], mut finding: Finding) -> Finding {
 pub(super) fn circle(way: &[Target], next: &Target) -> Finding {
     let names: Vec<String> = way.iter().chain([next]).map(Target::to_string).collect();
     let how = if way.contains(next) { "form a circle" } else { "do not end" };
-    let mut finding = Finding::bad(ID, format!("redirects {how}: {}", names.join(" → ")));
-    finding.fix = Some("Have the server, or the proxy in front of it, redirect only once; behind a proxy that terminates TLS, have the app trust X-Forwarded-Proto.".to_owned());
-    finding
+    Finding::bad(ID, format!("redirects {how}: {}", names.join(" → "))).with_fix("Have the server, or the proxy in front of it, redirect only once; behind a proxy that terminates TLS, have the app trust X-Forwarded-Proto.")
 }
 
 #[cfg(test)]

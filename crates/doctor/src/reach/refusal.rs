@@ -27,7 +27,7 @@ pub(super) fn of_first(context: &ProbeContext) -> Option<Finding> {
         context.target,
         context.first.words()
     );
-    Some(fixed(Finding::unknown(ID, evidence), fix))
+    Some(Finding::unknown(ID, evidence).with_fix(fix))
 }
 
 /// Later requests got errors that the first one did not get, as of a server that limits its clients.
@@ -40,13 +40,10 @@ pub(crate) fn of_later(context: &ProbeContext) -> Option<Finding> {
     let evidence = format!(
         "the first request: {first}; {refused} later ones: 429 or 503, as if the server limited this client; they are among the findings below"
     );
-    Some(fixed(Finding::unknown(ID, evidence), "Pass a lower --rate, or exempt this client from the limit."))
+    Some(
+        Finding::unknown(ID, evidence).with_fix("Pass a lower --rate, or exempt this client from the limit."),
+    )
 }
 
 /// One or two may have another cause.
 const FEW: u32 = 3;
-
-fn fixed(mut finding: Finding, fix: &str) -> Finding {
-    finding.fix = Some(fix.to_owned());
-    finding
-}

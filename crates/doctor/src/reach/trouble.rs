@@ -63,7 +63,7 @@ pub(super) async fn unreachable(connector: &Connector<'_>, failure: &Failure) ->
         Failure::NotTls(_) | Failure::Tls(_) => "reach.tls",
         _ => "reach.connection",
     };
-    fixed(Finding::bad(id, evidence), fix)
+    Finding::bad(id, evidence).with_fix(fix)
 }
 
 const CERTIFICATE: &str = "Install a certificate for this name, with its intermediates (nginx: the full chain in ssl_certificate), and renew it in time; --ca FILE trusts a private authority, --insecure checks the rest anyway.";
@@ -133,7 +133,7 @@ async fn speaks_tls(context: &ProbeContext, asked: &str, unread: &[u8]) -> Optio
     };
     let handshake = handshake(&connector, LOOK).await?;
     let evidence = format!("{asked}: {}; the port speaks {}", said(response, unread), handshake.version);
-    Some(fixed(Finding::bad("reach.tls", evidence), "Use https:// for this port."))
+    Some(Finding::bad("reach.tls", evidence).with_fix("Use https:// for this port."))
 }
 
 /// What an incomplete response says about the server. A fault that plainly belongs to a probe is reported under its id.
@@ -142,30 +142,27 @@ fn judge(asked: &str, response: &Response, unread: &[u8]) -> Finding {
     let Some(head) = &response.head else {
         // With TLS 1.3 a server reports it only after the handshake (RFC 8446 §4.4.2.4).
         if matches!(&response.outcome, Outcome::Broken(why) if why.contains("CertificateRequired")) {
-            return fixed(
-                Finding::bad("reach.tls", format!("{evidence}: the server requires a client certificate")),
-                "Pass --cert FILE and --key FILE.",
-            );
+            return Finding::bad(
+                "reach.tls",
+                format!("{evidence}: the server requires a client certificate"),
+            )
+            .with_fix("Pass --cert FILE and --key FILE.");
         }
         if matches!(&response.outcome, Outcome::Broken(why) if is_identity_refused(why)) {
-            return fixed(
-                Finding::bad(
-                    "reach.tls",
-                    format!("{evidence}: the server does not accept the client certificate"),
-                ),
-                IDENTITY,
-            );
+            return Finding::bad(
+                "reach.tls",
+                format!("{evidence}: the server does not accept the client certificate"),
+            )
+            .with_fix(IDENTITY);
         }
         if is_http2(unread) {
-            return fixed(
-                Finding::bad("reach.response", format!("{evidence}: an HTTP/2 SETTINGS frame")),
+            return Finding::bad("reach.response", format!("{evidence}: an HTTP/2 SETTINGS frame")).with_fix(
                 "The server speaks only HTTP/2 on this port, which works only for clients that know this in advance: have it speak HTTP/1.1 as well, or check the server in front of it.",
             );
         }
         let is_http = unread.starts_with(b"HTTP/1.") && matches!(response.outcome, Outcome::Malformed(_));
         let id = if is_http { "framing.response" } else { "reach.response" };
-        return fixed(
-            Finding::bad(id, evidence),
+        return Finding::bad(id, evidence).with_fix(
             "An ordinary request gets no complete response, so there is nothing to compare with: fix that first.",
         );
     };
@@ -179,34 +176,31 @@ fn judge(asked: &str, response: &Response, unread: &[u8]) -> Finding {
     };
     let evidence = format!("{evidence} ({says})");
     match &response.outcome {
-        _ if is_stream(head) => fixed(
-            Finding::unknown("reach.response", format!("{evidence}: a stream that does not end")),
-            "Check another path of this server.",
-        ),
-        Outcome::Endless if length.is_some() && !chunked => fixed(
-            Finding::unknown("reach.response", format!("{evidence}: more than this check reads")),
-            "Check another path of this server, with a smaller response.",
-        ),
-        Outcome::Endless => fixed(
-            Finding::bad("reach.response", evidence),
+        _ if is_stream(head) => {
+            Finding::unknown("reach.response", format!("{evidence}: a stream that does not end"))
+                .with_fix("Check another path of this server.")
+        }
+        Outcome::Endless if length.is_some() && !chunked => {
+            Finding::unknown("reach.response", format!("{evidence}: more than this check reads"))
+                .with_fix("Check another path of this server, with a smaller response.")
+        }
+        Outcome::Endless => Finding::bad("reach.response", evidence).with_fix(
             "A response that does not end cannot be compared with anything: check another path.",
         ),
-        Outcome::Silence if stalls && length.is_none() && !chunked => fixed(
-            Finding::bad("persistence.unended", evidence)
-                .costs(format!("more than {} on every such request", time(response.took))),
-            "Send the response with a Content-Length, send it chunked, or send Connection: close and close the connection.",
-        ),
-        Outcome::Silence if stalls => fixed(
-            Finding::bad("framing.unended", evidence)
-                .costs(format!("more than {} on every such request", time(response.took))),
-            "Have the app set no Content-Length, or the correct one; let the server frame the response.",
-        ),
-        Outcome::Closed | Outcome::Reset | Outcome::Malformed(_) => fixed(
-            Finding::bad("framing.response", evidence),
+        Outcome::Silence if stalls && length.is_none() && !chunked => Finding::bad("persistence.unended", evidence)
+            .costs(format!("more than {} on every such request", time(response.took)))
+            .with_fix(
+                "Send the response with a Content-Length, send it chunked, or send Connection: close and close the connection.",
+            ),
+        Outcome::Silence if stalls => Finding::bad("framing.unended", evidence)
+            .costs(format!("more than {} on every such request", time(response.took)))
+            .with_fix(
+                "Have the app set no Content-Length, or the correct one; let the server frame the response.",
+            ),
+        Outcome::Closed | Outcome::Reset | Outcome::Malformed(_) => Finding::bad("framing.response", evidence).with_fix(
             "Have the app set no Content-Length, or the correct one; check the server's log for what broke off the response.",
         ),
-        _ => fixed(
-            Finding::bad("reach.response", evidence),
+        _ => Finding::bad("reach.response", evidence).with_fix(
             "A response that does not end cannot be compared with anything: check another path, or raise --timeout.",
         ),
     }
@@ -250,9 +244,4 @@ fn is_trickling(response: &Response) -> bool {
 fn is_stream(head: &ResponseHead) -> bool {
     let kind = head.fields.first("content-type").unwrap_or_default().to_ascii_lowercase();
     kind.starts_with(b"text/event-stream") || kind.starts_with(b"multipart/x-mixed-replace")
-}
-
-fn fixed(mut finding: Finding, fix: &str) -> Finding {
-    finding.fix = Some(fix.to_owned());
-    finding
 }

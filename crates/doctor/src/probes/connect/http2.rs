@@ -127,11 +127,9 @@ pub(super) fn judge(agreed: &AlpnOutcome) -> Finding {
             format!("ALPN selects h2, but no SETTINGS arrived within {}", crate::report::time(*after)),
         ),
         AlpnOutcome::Garbage(what) => {
-            let mut finding =
-                Finding::bad(ID, format!("ALPN selects h2, but instead of SETTINGS came {what}"))
-                    .costs("clients that offer HTTP/2, as browsers do, get no response");
-            finding.fix = Some(NOT_SPOKEN.to_owned());
-            finding
+            Finding::bad(ID, format!("ALPN selects h2, but instead of SETTINGS came {what}"))
+                .costs("clients that offer HTTP/2, as browsers do, get no response")
+                .with_fix(NOT_SPOKEN)
         }
         AlpnOutcome::Http2(settings) => {
             let said = |value: Option<u32>, default: &str| {
