@@ -17,6 +17,7 @@ mod server;
 mod settings;
 mod syntax;
 mod targets;
+mod try_files;
 mod variables;
 
 use std::path::PathBuf;
