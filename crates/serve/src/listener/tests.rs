@@ -218,8 +218,11 @@ async fn clients_that_keep_coming_do_not_keep_a_listening_socket_from_its_end() 
     });
     let run = async {
         let (stop, signal) = stop_listening();
-        let served = tokio::task::spawn_local(serve(bound, context(1000), signal));
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        let context = context(1000);
+        let served = tokio::task::spawn_local(serve(bound, Arc::clone(&context), signal));
+        while context.open.count() == 0 {
+            tokio::task::yield_now().await;
+        }
         stop.accept_rest(false);
         let ended = tokio::time::timeout(Duration::from_secs(30), served).await;
         over.store(true, Ordering::Relaxed);
