@@ -106,8 +106,9 @@ pub fn trailers<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Heade
     map
 }
 
-/// RFC 9113 §8.2.1: with white space at its ends a value is malformed.
-fn field_value(value: &[u8]) -> Option<HeaderValue> {
+/// A value without the white space at its ends, with which it is malformed (RFC 9113 §8.2.1). `None`: it has bytes that no value has.
+#[must_use]
+pub fn field_value(value: &[u8]) -> Option<HeaderValue> {
     HeaderValue::from_bytes(trim(value)).ok()
 }
 

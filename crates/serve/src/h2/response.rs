@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use h2::Reason;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use keepwarm_http1::{
-    AppFields, BadField, BadFieldReason, Plan, ResponseFacts, ResponseFraming, plan, scan_app_fields, trim,
+    AppFields, BadField, BadFieldReason, Plan, ResponseFacts, ResponseFraming, plan, scan_app_fields,
 };
 use keepwarm_net::h2::{Sending, head};
 use keepwarm_net::{WaitKind, http_date, now};
@@ -260,8 +260,7 @@ pub(super) fn fill<'a>(
                 | "content-length"
         );
         if !steers {
-            // RFC 9113 §8.2.1: with white space at its ends a value is malformed, and clients drop it.
-            let value = HeaderValue::from_bytes(trim(value)).map_err(|_| bad(BadFieldReason::Value))?;
+            let value = head::field_value(value).ok_or_else(|| bad(BadFieldReason::Value))?;
             map.try_append(lower, value).map_err(|_| bad(BadFieldReason::Name))?;
         }
     }
