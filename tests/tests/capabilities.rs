@@ -139,7 +139,9 @@ fn without_the_right_to_signal_other_users_workers_are_not_run_as_one() {
 fn root_without_the_right_to_change_users_is_not_told_to_become_root() {
     let told = refused_without(CapabilitySet::SETGID);
     assert!(
-        told.contains("as `nobody`: this requires CAP_SETUID and CAP_SETGID, which Keepwarm lacks"),
+        told.contains(
+            "as `nobody`: this requires CAP_SETUID and CAP_SETGID, which Keepwarm or its user namespace lacks"
+        ),
         "{told}"
     );
 }

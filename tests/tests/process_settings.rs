@@ -178,6 +178,25 @@ fn apps_that_nobody_cannot_run_are_run_as_root_with_a_warning() {
 }
 
 #[test]
+fn in_a_user_namespace_that_has_root_alone_workers_run_as_root_with_a_warning() {
+    let server = Server::start_as(&config("", ""), |folder| {
+        std::fs::create_dir_all(folder.join("app")).expect("a folder");
+        std::fs::write(folder.join("app/about.py"), APP).expect("the app");
+        let script = format!(
+            "#!/bin/sh\nunset KEEPWARM_SERVER__USER VIRTUAL_ENV\nexec unshare --user --map-root-user {} \"$@\"\n",
+            keepwarm_tests::keepwarm().display()
+        );
+        let file = folder.join("start");
+        tools::script(&file, &script);
+        file
+    })
+    .warm("/");
+    assert_eq!(about(&server)["uid"], serde_json::json!([0, 0, 0]), "root there, and nobody else here");
+    let line = server.wait_for_log("workers run as root: no user is configured", LONG);
+    assert!(line.contains("its user namespace withholds them"), "{line}");
+}
+
+#[test]
 fn the_template_of_a_preloaded_app_runs_as_nobody_too() {
     let server = unconfigured("preload = true", |_| {});
     assert_eq!(about(&server)["uid"][0], id("passwd", "nobody"));

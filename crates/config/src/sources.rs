@@ -115,7 +115,7 @@ pub struct Credentials {
     pub uid: u32,
     /// Its group.
     pub gid: u32,
-    /// Whether it may start processes as other users and groups (CAP_SETUID and CAP_SETGID).
+    /// Whether it may start processes as other users and groups (CAP_SETUID and CAP_SETGID, and a user namespace that lets them be used).
     pub may_change: bool,
     /// Whether it may signal processes of other users (CAP_KILL).
     pub may_signal: bool,

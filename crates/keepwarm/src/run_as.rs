@@ -56,7 +56,8 @@ pub(crate) fn choose(app: &App, start: &StartCommand) -> UserChoice {
     }
     if !process.may_change {
         return UserChoice::Root(
-            "Keepwarm cannot change to another user (it lacks CAP_SETUID or CAP_SETGID)".to_owned(),
+            "Keepwarm cannot change to another user (it lacks CAP_SETUID or CAP_SETGID, or its user namespace withholds them)"
+                .to_owned(),
         );
     }
     if !process.may_signal {
@@ -67,6 +68,12 @@ pub(crate) fn choose(app: &App, start: &StartCommand) -> UserChoice {
     let Some(account) = owner(app).or_else(|| users::user(NOBODY)) else {
         return UserChoice::Root(format!("there is no user `{NOBODY}`"));
     };
+    if !users::is_mapped(&account) {
+        return UserChoice::Root(format!(
+            "`{}` has no number in the user namespace of Keepwarm (/proc/self/uid_map)",
+            account.name
+        ));
+    }
     match obstacle(app, start, &account) {
         None => UserChoice::Default(account),
         Some(obstacle) => UserChoice::Root(format!("`{}` {obstacle}", account.name)),

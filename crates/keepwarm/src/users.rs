@@ -57,9 +57,32 @@ pub(crate) fn credentials() -> Credentials {
     Credentials {
         uid: geteuid().as_raw(),
         gid: getegid().as_raw(),
-        may_change: has_right(both),
+        may_change: has_right(both) && may_set_groups(),
         may_signal: has_right(CapabilitySet::KILL),
     }
+}
+
+/// Not in a user namespace whose maker had no rights outside it, such as that of `unshare --map-root-user` (user_namespaces(7)).
+fn may_set_groups() -> bool {
+    std::fs::read_to_string("/proc/self/setgroups").map_or(true, |may| may.trim() != "deny")
+}
+
+/// Whether the user and its groups are those of the user namespace too: a namespace maps some numbers, and no process in it can have others.
+pub(crate) fn is_mapped(account: &Account) -> bool {
+    let has = |map: &str, id: u32| std::fs::read_to_string(map).map_or(true, |map| maps(&map, id));
+    has("/proc/self/uid_map", account.uid)
+        && account.groups.iter().chain([&account.gid]).all(|&group| has("/proc/self/gid_map", group))
+}
+
+/// Whether a line of the map has this number: each has the first inside, the first outside, and how many.
+fn maps(map: &str, id: u32) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_ascii_whitespace().map(|number| number.parse::<u64>().ok());
+        match (numbers.next().flatten(), numbers.nth(1).flatten()) {
+            (Some(first), Some(count)) => (first..first.saturating_add(count)).contains(&u64::from(id)),
+            _ => false,
+        }
+    })
 }
 
 /// In a container also root may do less.
@@ -145,6 +168,24 @@ mod tests {
         assert_eq!(user("3999999999").unwrap().gid, 3_999_999_999);
         assert_eq!(group("root"), Some(0));
         assert_eq!(group("no-group-of-that-name"), None);
+    }
+
+    #[test]
+    fn numbers_of_a_user_namespace() {
+        let all = "         0          0 4294967295\n";
+        let rootless = "         0       1000          1\n         1     100000      65536\n";
+        for (map, id, has) in [
+            (all, 0, true),
+            (all, u32::MAX - 1, true),
+            (rootless, 0, true),
+            (rootless, 1, true),
+            (rootless, 65_536, true),
+            (rootless, 65_537, false),
+            ("         0       1000          1\n", 65_534, false),
+            ("", 0, false),
+        ] {
+            assert_eq!(maps(map, id), has, "{id} in {map:?}");
+        }
     }
 
     #[test]

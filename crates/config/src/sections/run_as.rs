@@ -57,7 +57,10 @@ impl RunAsDraft {
                 false => format!("as `{}`", account.name),
             };
             let (requires, help) = match own.uid {
-                0 => ("CAP_SETUID and CAP_SETGID, which Keepwarm lacks", ADD_CAPABILITIES),
+                0 => (
+                    "CAP_SETUID and CAP_SETGID, which Keepwarm or its user namespace lacks",
+                    ADD_CAPABILITIES,
+                ),
                 _ => ("root", "start Keepwarm as root; it then runs them as the configured user"),
             };
             return cx
