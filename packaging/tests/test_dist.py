@@ -173,11 +173,17 @@ class Compilation(unittest.TestCase):
 
 class Limits(unittest.TestCase):
     def test_a_program_over_its_limit_is_refused(self):
-        dist.check_size("keepwarm", bytes(10), quick=False)
-        with unittest.mock.patch.object(binary, "LIMIT", 9):
-            with self.assertRaisesRegex(packages.PackagingError, "keepwarm: 10 bytes, over the limit of 9"):
-                dist.check_size("keepwarm", bytes(10), quick=False)
-            dist.check_size("keepwarm", bytes(10), quick=True)
+        program = serving.directory(self.addCleanup) / "keepwarm"
+        program.write_bytes(bytes(10))
+        record = program.with_name("record")
+        with unittest.mock.patch.object(binary, "LIMIT", 10):
+            dist.check_size("x86_64", program)
+        with unittest.mock.patch.object(binary, "LIMIT", 9), unittest.mock.patch.object(binary, "recorded", lambda arch: record):
+            with self.assertRaisesRegex(packages.PackagingError, "keepwarm is built, but has 10 bytes, over the limit of 9: see"):
+                dist.check_size("x86_64", program)
+            record.touch()
+            with self.assertRaisesRegex(packages.PackagingError, "may be older than the source .packaging/pgo.py"):
+                dist.check_size("x86_64", program)
 
     def test_files_of_an_earlier_run_are_removed_and_others_are_not(self):
         out = serving.directory(self.addCleanup)
