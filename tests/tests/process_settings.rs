@@ -177,23 +177,51 @@ fn apps_that_nobody_cannot_run_are_run_as_root_with_a_warning() {
     }
 }
 
-#[test]
-fn in_a_user_namespace_that_has_root_alone_workers_run_as_root_with_a_warning() {
-    let server = Server::start_as(&config("", ""), |folder| {
-        std::fs::create_dir_all(folder.join("app")).expect("a folder");
-        std::fs::write(folder.join("app/about.py"), APP).expect("the app");
-        let script = format!(
-            "#!/bin/sh\nunset KEEPWARM_SERVER__USER VIRTUAL_ENV\nexec unshare --user --map-root-user {} \"$@\"\n",
-            keepwarm_tests::keepwarm().display()
-        );
+/// Started without a user of the server's, by a script that ends as Keepwarm, `@KEEPWARM@ "$@"`.
+#[track_caller]
+fn spawn_by(script: &str, app: &str) -> Server {
+    Server::spawn(&config("", app), |command| {
+        prepare(command);
+        let folder = command.get_current_dir().expect("a folder").to_path_buf();
+        let script = script.replace("@KEEPWARM@", &keepwarm_tests::keepwarm().display().to_string());
         let file = folder.join("start");
-        tools::script(&file, &script);
-        file
+        tools::script(&file, &format!("#!/bin/sh\nunset KEEPWARM_SERVER__USER VIRTUAL_ENV\n{script}\n"));
+        *command = Command::new(file);
+        command.arg("run").arg("--config").arg(folder.join("keepwarm.toml")).current_dir(folder);
     })
-    .warm("/");
-    assert_eq!(about(&server)["uid"], serde_json::json!([0, 0, 0]), "root there, and nobody else here");
-    let line = server.wait_for_log("workers run as root: no user is configured", LONG);
-    assert!(line.contains("its user namespace withholds them"), "{line}");
+}
+
+/// A user namespace with the number of root and no other, made by somebody without rights.
+const OF_A_USER: &str = "exec unshare --user --map-root-user @KEEPWARM@ \"$@\"";
+/// The same, made by root: in it groups may be set.
+const OF_ROOT: &str = "
+    mkfifo mapped
+    (
+        until [ \"$(readlink /proc/$$/ns/user)\" != \"$(readlink /proc/self/ns/user)\" ]; do :; done
+        echo 0 0 1 >/proc/$$/uid_map
+        echo 0 0 1 >/proc/$$/gid_map
+        echo >mapped
+    ) &
+    exec unshare --user sh -c 'read line <mapped; exec @KEEPWARM@ \"$@\"' sh \"$@\"";
+
+#[test]
+fn in_a_user_namespace_of_root_alone_workers_run_as_root_with_a_warning() {
+    for (script, told) in
+        [(OF_A_USER, "its user namespace withholds them"), (OF_ROOT, "`nobody` has no number")]
+    {
+        let server = spawn_by(script, "").listening().warm("/");
+        assert_eq!(about(&server)["uid"], serde_json::json!([0, 0, 0]), "root there, and nobody else here");
+        let line = server.wait_for_log("workers run as root: no user is configured", LONG);
+        assert!(line.contains(told), "{line}");
+    }
+}
+
+#[test]
+fn a_user_whom_the_user_namespace_does_not_have_is_told_as_such() {
+    let server = spawn_by(OF_ROOT, "user = \"12345\"");
+    assert!(!server.wait_for_exit(LONG).success());
+    let told = server.log();
+    assert!(told.contains("which the user namespace does not map"), "{told}");
 }
 
 #[test]

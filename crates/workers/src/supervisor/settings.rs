@@ -132,7 +132,13 @@ fn become_user(Credentials { uid, gid, groups }: &Credentials) -> Result<(), (St
         // An error: such programs fail, and say so.
         let _ = fchown(pipe, Some(user), Some(group));
     }
-    let failed = |what: &str, error: nix::Error| (what.to_owned(), io::Error::from(error));
+    let failed = |what: &str, error: nix::Error| {
+        let why = match error {
+            nix::Error::EINVAL => ", which the user namespace does not map (/proc/self/uid_map, gid_map)",
+            _ => "",
+        };
+        (format!("{what}{why}"), io::Error::from(error))
+    };
     let groups: Vec<nix::unistd::Gid> =
         groups.iter().map(|&group| nix::unistd::Gid::from_raw(group)).collect();
     nix::unistd::setgroups(&groups).map_err(|error| failed("cannot set the groups", error))?;
