@@ -69,9 +69,12 @@ fn may_set_groups() -> bool {
 
 /// Whether the user and its groups are those of the user namespace too: a namespace maps some numbers, and no process in it can have others.
 pub(crate) fn is_mapped(account: &Account) -> bool {
-    let has = |map: &str, id: u32| std::fs::read_to_string(map).map_or(true, |map| maps(&map, id));
-    has("/proc/self/uid_map", account.uid)
-        && account.groups.iter().chain([&account.gid]).all(|&group| has("/proc/self/gid_map", group))
+    let all_in = |map: &str, ids: &[u32]| {
+        // Without the file there are no namespaces.
+        std::fs::read_to_string(map).map_or(true, |map| ids.iter().all(|&id| maps(&map, id)))
+    };
+    all_in("/proc/self/uid_map", &[account.uid])
+        && all_in("/proc/self/gid_map", &[&account.groups[..], &[account.gid]].concat())
 }
 
 /// Whether a line of the map has this number: each has the first inside, the first outside, and how many.
