@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use keepwarm_tests::process::{self, alive, wait_until};
 use keepwarm_tests::service::Service;
+use keepwarm_tests::terminal::Terminal;
 use keepwarm_tests::{Client, admin, get, keepwarm_faulty};
 use rustix::process::Signal;
 
@@ -60,6 +61,21 @@ fn a_panic_costs_its_request_and_the_log_has_the_stack_and_the_request_id() {
     assert_eq!(service.pid(), Some(server.pid()));
     let panics = "keepwarm_panics_total{app=\"\",task=\"request\"}";
     assert_eq!(admin::wait_for_metric(server, panics, 2.0), 2.0);
+}
+
+#[test]
+fn a_panic_of_top_restores_the_terminal_before_it_is_reported() {
+    let service = start();
+    let mut terminal = Terminal::start(keepwarm_faulty(), &["top"], service.server.folder(), &[]);
+    terminal.wait_for_text("healthy:", LONG);
+    terminal.press("!");
+    assert!(!terminal.wait_for_exit(LONG).success());
+    terminal.wait_for_text("as the key wants it", LONG);
+    let screen = terminal.screen();
+    let report = screen.split_once("\x1b[?1049l").unwrap_or_else(|| panic!("{screen:?}"));
+    assert!(report.0.contains("\x1b[?25h"), "the cursor is shown again");
+    assert!(report.1.contains("top/screen.rs:"), "the report is not on the screen that is left: {screen:?}");
+    assert!(terminal.is_cooked(), "lines and echo are on again");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Faults on request, for tests: only in `keepwarm-faulty`, which is built with the feature `fault-injection` and never shipped.
 //!
-//! The field `Keepwarm-Fault` of a request names the fault to inject.
+//! The field `Keepwarm-Fault` of a request names the fault to inject. The key `!` lets `keepwarm-faulty top` panic (`top/screen.rs`).
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -127,6 +127,8 @@ impl Screen {
             KeyCode::Home => self.selected = 0,
             // Drawing bounds it.
             KeyCode::End => self.selected = usize::MAX,
+            #[cfg(feature = "fault-injection")]
+            KeyCode::Char('!') => panic!("as the key wants it"),
             _ => {}
         }
         Continue::Yes
