@@ -1,10 +1,11 @@
 //! Clusters: upstreams.
 
+use super::Reader;
+use super::tls::{Transport, kind, transport};
 use crate::Error;
-use crate::ledger::Ledger;
-use crate::model::{Model, Section, name_of};
-use crate::table::{Table, Value};
-use crate::tree::Node;
+use crate::ledger::{Ledger, Origin};
+use crate::table::{Table, Value, one_or_list};
+use crate::tree::{Data, Node};
 use crate::units::{nginx_time, time};
 
 pub(super) fn seconds(node: &Node) -> Option<u64> {
@@ -23,22 +24,80 @@ pub(super) fn seconds(node: &Node) -> Option<u64> {
         .or_else(|| nginx_time(node.text()))
 }
 
-pub(super) fn upstream(cluster: &Node, model: &mut Model, ledger: &mut Ledger) -> Result<(), Error> {
-    let Some(name) = cluster.get("name") else { return Err(cluster.error("has no `name`")) };
-    ledger.carried(name.origin);
-    let origin = cluster.open(ledger);
-    ledger.carried(origin);
-    let tls = cluster.get("transport_socket");
-    let mut table = Table::default();
-    endpoints(cluster, tls.is_some(), &mut table, ledger)?;
-    for (key, node) in cluster.entries() {
-        cluster_key(key, node, &mut table, ledger);
+/// A cluster, before routes set what is theirs.
+pub(super) struct Cluster {
+    pub(super) name: String,
+    pub(super) origin: Origin,
+    pub(super) table: Table,
+    /// The hosts of its endpoints, each once.
+    pub(super) hosts: Vec<String>,
+    /// A policy that needs the key of a route.
+    pub(super) hash: Option<(&'static str, Origin)>,
+}
+
+impl Reader<'_> {
+    pub(super) fn cluster(&mut self, cluster: &Node) -> Result<(), Error> {
+        let Some(name) = cluster.get("name") else { return Err(cluster.error("has no `name`")) };
+        if cluster.get("load_assignment").is_none()
+            && (cluster.get("cluster_type").is_some()
+                || cluster.get("type").is_some_and(|kind| ["EDS", "ORIGINAL_DST"].contains(&kind.text())))
+        {
+            cluster.drop(
+                "its endpoints are not in the configuration",
+                "write the upstream by hand",
+                true,
+                self.ledger,
+            );
+            return Ok(());
+        }
+        self.ledger.carried(name.origin);
+        let origin = cluster.open(self.ledger);
+        self.ledger.carried(origin);
+        let mut table = Table::default();
+        let mut tls = None;
+        if let Some(mut socket) = cluster.get("transport_socket") {
+            if let Transport::Proxy(config) = transport(socket) {
+                let version = match config.at(&["config", "version"]).map(Node::text) {
+                    Some("V2") => "v2",
+                    _ => "v1",
+                };
+                table.set("proxy_protocol", version, socket.open(self.ledger));
+                socket.get("name").iter().for_each(|node| node.ignore("its name", self.ledger));
+                config.get("@type").iter().for_each(|node| node.ignore("its type", self.ledger));
+                config.get("config").iter().for_each(|node| carry(node, self.ledger));
+                socket = config.get("transport_socket").unwrap_or(socket);
+            }
+            match transport(socket) {
+                Transport::Tls(config) => tls = Some((socket, config)),
+                Transport::Plain => socket.ignore("without TLS", self.ledger),
+                Transport::Proxy(_) | Transport::Unknown => {
+                    cluster.drop(
+                        "its transport socket has no counterpart",
+                        "write the upstream by hand",
+                        true,
+                        self.ledger,
+                    );
+                    return Ok(());
+                }
+            }
+        }
+        let mut hosts = Vec::new();
+        endpoints(cluster, tls.is_some(), &mut table, &mut hosts, self.ledger)?;
+        let mut hash = None;
+        for (key, node) in cluster.entries() {
+            if let ("lb_policy", "RING_HASH" | "MAGLEV") = (key.as_str(), node.text()) {
+                let by = if node.text() == "MAGLEV" { "maglev" } else { "ring_hash" };
+                hash = Some((by, node.origin));
+                continue;
+            }
+            cluster_key(key, node, &mut table, self.ledger);
+        }
+        if let Some((socket, config)) = tls {
+            self.upstream_tls(socket, config, &mut table);
+        }
+        self.clusters.push(Cluster { name: name.text().to_owned(), origin, table, hosts, hash });
+        Ok(())
     }
-    if let Some(tls) = tls {
-        transport(tls, &mut table, ledger);
-    }
-    model.upstreams.push(Section { name: name_of(name.text()), origin: Some(origin), table });
-    Ok(())
 }
 
 fn cluster_key(key: &str, node: &Node, table: &mut Table, ledger: &mut Ledger) {
@@ -88,7 +147,7 @@ fn cluster_key(key: &str, node: &Node, table: &mut Table, ledger: &mut Ledger) {
                 .filter_map(|server| Some(server.at(&["socket_address", "address"])?.text().to_owned()))
                 .collect();
             if !servers.is_empty() {
-                table.set_in(&["dns"], "resolver", crate::table::one_or_list(servers), origin);
+                table.set_in(&["dns"], "resolver", one_or_list(servers), origin);
             }
             node.ignore("port 53", ledger);
         }
@@ -104,6 +163,24 @@ fn cluster_key(key: &str, node: &Node, table: &mut Table, ledger: &mut Ledger) {
             node.ignore("HTTP/2 with Keepwarm's own windows", ledger);
             ledger.carried(origin);
         }
+        "ring_hash_lb_config"
+        | "maglev_lb_config"
+        | "least_request_lb_config"
+        | "round_robin_lb_config"
+        | "dns_jitter"
+        | "dns_failure_refresh_rate"
+        | "typed_dns_resolver_config"
+        | "dns_lookup_config"
+        | "wait_for_warm_on_init"
+        | "ignore_health_on_host_removal"
+        | "cleanup_interval"
+        | "metadata"
+        | "track_cluster_stats"
+        | "track_timeout_budgets"
+        | "close_connections_on_host_health_failure"
+        | "protocol_selection"
+        | "upstream_bind_config"
+        | "connection_pool_per_downstream_connection" => node.ignore("Keepwarm's own settings apply", ledger),
         "typed_extension_protocol_options" => protocols(node, table, ledger),
         "slow_start_config" => {
             node.drop("a part of a policy", "set `slow_start` of the upstream", false, ledger)
@@ -131,18 +208,34 @@ fn protocols(node: &Node, table: &mut Table, ledger: &mut Ledger) {
         {
             table.set_in(&["pool"], "max_requests", number, requests.origin);
         }
+        for filter in options.get("http_filters").map(Node::items).unwrap_or_default() {
+            if !["upstream_codec", "router"].contains(&kind(filter, "filters.http").as_str()) {
+                filter.drop("a filter of an upstream", "write it by hand", true, ledger);
+            }
+        }
+        if let Some(names) = options.get("upstream_http_protocol_options") {
+            for (key, flag) in names.entries().iter().filter(|(_, flag)| flag.is_on()) {
+                let how = match key.as_str() {
+                    "auto_sni" => "the name that is sent is that of `server_name`, else of `host` or the URL",
+                    "auto_san_validation" => "the certificate must be for the name that is sent",
+                    _ => continue,
+                };
+                ledger.differs(flag.origin, how);
+            }
+        }
     }
     // What was set is settled as carried when it is written.
-    settle_later(node, table, ledger);
-}
-
-/// Ignores what is not in the table.
-fn settle_later(node: &Node, table: &Table, ledger: &mut Ledger) {
     table.settle(ledger);
     node.ignore("Keepwarm's own settings apply", ledger);
 }
 
-fn endpoints(cluster: &Node, tls: bool, table: &mut Table, ledger: &mut Ledger) -> Result<(), Error> {
+fn endpoints(
+    cluster: &Node,
+    tls: bool,
+    table: &mut Table,
+    hosts: &mut Vec<String>,
+    ledger: &mut Ledger,
+) -> Result<(), Error> {
     let Some(assignment) = cluster.get("load_assignment") else {
         return Err(cluster
             .error("has no `load_assignment`: expected its endpoints; `hosts` of old versions is not read"));
@@ -153,6 +246,12 @@ fn endpoints(cluster: &Node, tls: bool, table: &mut Table, ledger: &mut Ledger) 
         let priority = group.get("priority").and_then(|node| Some((node.number()?, node.origin)));
         for endpoint in group.get("lb_endpoints").map(Node::items).unwrap_or_default() {
             let address = endpoint.at(&["endpoint", "address"]);
+            if let Some(status) = endpoint.get("health_status")
+                && ["UNHEALTHY", "DRAINING", "TIMEOUT"].contains(&status.text())
+            {
+                endpoint.drop("it gets no requests", "add it when it is healthy", false, ledger);
+                continue;
+            }
             let url = match address.and_then(|address| address.get("pipe")) {
                 Some(pipe) => format!("unix:{}", pipe.get("path").map_or("", Node::text)),
                 None => {
@@ -169,6 +268,11 @@ fn endpoints(cluster: &Node, tls: bool, table: &mut Table, ledger: &mut Ledger) 
                     } else {
                         host.text().to_owned()
                     };
+                    let own =
+                        endpoint.at(&["endpoint", "hostname"]).map_or(host.as_str(), Node::text).to_owned();
+                    if !hosts.contains(&own) {
+                        hosts.push(own);
+                    }
                     format!("{scheme}://{host}:{}", port.text())
                 }
             };
@@ -178,7 +282,10 @@ fn endpoints(cluster: &Node, tls: bool, table: &mut Table, ledger: &mut Ledger) 
             let mut item = Table::default();
             item.set("url", url, None);
             if let Some((weight, origin)) = weight {
-                item.set("weight", weight.clamp(0, 1000), origin);
+                item.set("weight", weight.clamp(1, 1000), origin);
+                if weight > 1000 {
+                    ledger.differs(origin, "a weight is 1000 at most");
+                }
             }
             if let Some((priority, origin)) = priority.filter(|(priority, _)| *priority > 0) {
                 item.set("priority", priority, origin);
@@ -190,6 +297,9 @@ fn endpoints(cluster: &Node, tls: bool, table: &mut Table, ledger: &mut Ledger) 
             });
         }
     }
+    if let Some(drops) = assignment.at(&["policy", "drop_overloads"]) {
+        drops.drop("a share of the requests is refused", "use `rate_limit`", true, ledger);
+    }
     assignment.ignore("it names the cluster, or the zone", ledger);
     match list.as_slice() {
         [] => return Err(cluster.error("has no endpoint")),
@@ -200,54 +310,12 @@ fn endpoints(cluster: &Node, tls: bool, table: &mut Table, ledger: &mut Ledger) 
 }
 
 pub(super) fn carry(node: &Node, ledger: &mut Ledger) {
-    node.entries().iter().for_each(|(_, inner)| carry(inner, ledger));
+    match &node.data {
+        Data::Map(map) => map.iter().for_each(|(_, inner)| carry(inner, ledger)),
+        Data::List(list) => list.iter().for_each(|inner| carry(inner, ledger)),
+        Data::Scalar(_) => {}
+    }
     ledger.carried(node.origin);
-}
-
-fn transport(tls: &Node, table: &mut Table, ledger: &mut Ledger) {
-    let Some(config) = tls.get("typed_config") else { return };
-    if let Some(sni) = config.get("sni") {
-        table.set("server_name", sni.text(), sni.origin);
-    }
-    let context = config.get("common_tls_context");
-    let file = |node: Option<&Node>| node.and_then(|node| node.get("filename")).cloned();
-    let validation = context.and_then(|context| context.get("validation_context"));
-    match file(validation.and_then(|validation| validation.get("trusted_ca"))) {
-        // The usual bundle of the system is what is trusted anyway.
-        Some(ca) if ca.text().starts_with("/etc/ssl/certs/ca-") => ledger.carried(ca.origin),
-        Some(ca) => table.set("ca", ca.text(), ca.origin),
-        None => {
-            let origin = tls.open(ledger);
-            ledger
-                .differs(origin, "the certificate of the upstream is verified, by the system's authorities");
-        }
-    }
-    if let Some(pair) = context
-        .and_then(|context| context.get("tls_certificates"))
-        .and_then(|list| list.items().first().copied().cloned())
-        && let (Some(cert), Some(key)) = (file(pair.get("certificate_chain")), file(pair.get("private_key")))
-    {
-        table.set("cert", cert.text(), cert.origin);
-        table.set("key", key.text(), key.origin);
-    }
-    let parameters = context.and_then(|context| context.get("tls_params"));
-    if let Some(least) = parameters.and_then(|parameters| parameters.get("tls_minimum_protocol_version")) {
-        match least.text() {
-            "TLSv1_3" => table.set("min_tls", "1.3", least.origin),
-            _ => ledger.ignored(least.origin, "TLS 1.2 at least"),
-        }
-    }
-    if let Some(names) = validation.and_then(|validation| {
-        validation.get("match_typed_subject_alt_names").or_else(|| validation.get("match_subject_alt_names"))
-    }) {
-        names.drop(
-            "the certificate must be for `server_name`, or the host of the URL",
-            "set `server_name` of the upstream",
-            true,
-            ledger,
-        );
-    }
-    settle_later(tls, table, ledger);
 }
 
 fn breakers(node: &Node, table: &mut Table, ledger: &mut Ledger) {
@@ -314,7 +382,22 @@ fn health(node: &Node, table: &mut Table, ledger: &mut Ledger) {
                     table.set_in(&["health"], "path", path.text(), path.origin);
                     ledger.carried(path.origin);
                 }
-                inner.ignore("the check has the `Host` of calls, and accepts 200 to 399", ledger);
+                let ranges: Vec<String> = inner
+                    .get("expected_statuses")
+                    .map(Node::items)
+                    .unwrap_or_default()
+                    .iter()
+                    .filter_map(|range| {
+                        let number = |key: &str| range.get(key).and_then(Node::number);
+                        let (start, end) = (number("start")?.max(200), number("end")?.min(600) - 1);
+                        (start <= end).then(|| format!("{start}-{end}"))
+                    })
+                    .collect();
+                match ranges.as_slice() {
+                    [] => table.within(&["health"], None).set("status", 200i64, None),
+                    _ => table.within(&["health"], None).set("status", one_or_list(ranges), None),
+                }
+                inner.ignore("the check has the `Host` of calls", ledger);
             }
             "tcp_health_check" => {
                 table.set_in(&["health"], "tcp", true, inner.origin);
@@ -368,6 +451,51 @@ fn outlier(node: &Node, table: &mut Table, ledger: &mut Ledger) {
                 );
             }
             _ => ledger.ignored(inner.origin, "Keepwarm's own settings apply"),
+        }
+    }
+}
+
+pub(super) fn retries(node: &Node, table: &mut Table, ledger: &mut Ledger) {
+    for (key, inner) in node.entries() {
+        match key.as_str() {
+            "num_retries" => match inner.number() {
+                Some(number) => table.set("retries", number.clamp(0, 10), inner.origin),
+                None => ledger.lost(inner.origin, "it is not a number", "set `retries` of the upstream"),
+            },
+            "retry_on" => {
+                let mut causes: Vec<&str> = Vec::new();
+                for cause in inner.text().split(',').map(str::trim) {
+                    match cause {
+                        "5xx" => causes.extend(["connect", "refused", "reset", "502", "503", "504"]),
+                        "gateway-error" => causes.extend(["502", "503", "504"]),
+                        "connect-failure" => causes.push("connect"),
+                        "refused-stream" => causes.push("refused"),
+                        "reset" | "reset-before-request" => causes.push("reset"),
+                        other => ledger.differs(inner.origin, format!("`{other}` is not a cause of retries")),
+                    }
+                }
+                let mut unique: Vec<&str> = Vec::new();
+                causes.iter().for_each(|cause| {
+                    if !unique.contains(cause) {
+                        unique.push(cause)
+                    }
+                });
+                if !unique.is_empty() {
+                    table.set("retry_on", unique, inner.origin);
+                }
+                ledger.differs(
+                    inner.origin,
+                    "only where RFC 9110 allows it: idempotent methods, or nothing was processed",
+                );
+            }
+            "per_try_timeout" => match seconds(inner).filter(|millis| *millis > 0) {
+                Some(millis) => {
+                    table.set_in(&["timeouts"], "first_byte", time(millis), inner.origin);
+                    ledger.differs(inner.origin, "until the response begins");
+                }
+                None => ledger.ignored(inner.origin, "no limit"),
+            },
+            _ => inner.ignore("Keepwarm's own pauses between retries", ledger),
         }
     }
 }
