@@ -251,6 +251,12 @@ fn python_setting(name: &str, value: &Setting, from: Origin, server: &mut Server
         },
         "limit_request_line" => listener_limit("request_line", value.number().filter(|n| *n > 0), from, server, ledger),
         "limit_request_fields" => listener_limit("header_fields", value.number(), from, server, ledger),
+        "header_map" if value.text() == "dangerous" => ledger.differs(
+            from,
+            "headers whose name has a `_` are dropped: an app would take `X_User` for `X-User`",
+        ),
+        "header_map" => ledger.carried(from),
+        "forwarder_headers" => ledger.differs(from, "headers whose name has a `_` are dropped"),
         "limit_request_field_size" => ledger.differs(from, "all headers together have a limit (`limits.header_block`)"),
         "accesslog" => match value {
             Setting::None => ledger.differs(from, "the listener has an access log on standard output; `access_log = \"off\"` switches it off"),

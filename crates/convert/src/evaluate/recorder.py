@@ -45,7 +45,7 @@ proxy_allow_ips proxy_protocol pythonpath raw_env reload reload_engine reload_ex
 sendfile spew ssl_version statsd_host statsd_prefix strip_header_spaces suppress_ragged_eofs syslog syslog_addr
 syslog_facility syslog_prefix threads timeout tmp_upload_dir umask user worker_class worker_connections worker_tmp_dir
 workers wsgi_app when_ready on_starting on_reload pre_fork post_fork post_worker_init worker_int worker_abort pre_exec
-pre_request post_request child_exit worker_exit nworkers_changed on_exit
+pre_request post_request child_exit worker_exit nworkers_changed on_exit forwarder_headers header_map
 """.split()
 found = [[name, True if callable(value) else plain(value), lines.get(name, 1)]
          for name, value in names.items() if name in SETTINGS and name not in known]

@@ -119,8 +119,8 @@ impl Reader<'_> {
             "protocol" => table.set("kind", value.text(), origin),
             "prefix" => value.drop(
                 "a prefix is `path` and `strip_prefix` of the route",
-                "set them",
-                false,
+                "set them: the app gets the whole path",
+                true,
                 self.ledger,
             ),
             "limits" => {
@@ -169,6 +169,11 @@ impl Reader<'_> {
 
     fn php_options(&mut self, value: &Node, table: &mut Table) {
         let mut options: Vec<Value> = Vec::new();
+        // It can hold limits such as `open_basedir`. Values of `-d` replace its own, as in Unit.
+        if let Some(file) = value.get("file") {
+            options.extend([Value::from("-c"), Value::from(file.text())]);
+            self.ledger.carried(file.origin);
+        }
         for kind in ["admin", "user"] {
             for (name, setting) in value.get(kind).map(Node::entries).unwrap_or_default() {
                 options.extend([Value::from("-d"), Value::from(format!("{name}={}", setting.text()))]);
@@ -177,13 +182,6 @@ impl Reader<'_> {
                     _ => self.ledger.carried(setting.origin),
                 }
             }
-        }
-        if let Some(file) = value.get("file") {
-            self.ledger.dropped(
-                file.origin,
-                "PHP reads its own php.ini",
-                "set `options` of the app to [\"-c\", FILE]",
-            );
         }
         if !options.is_empty() {
             table.set("options", Value::List(options), None);
