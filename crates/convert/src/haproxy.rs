@@ -6,7 +6,7 @@ mod section;
 
 use std::path::PathBuf;
 
-use self::section::{Line, Section, read as sections};
+use self::section::{Section, read as sections};
 use crate::Error;
 use crate::files::Files;
 use crate::ledger::Ledger;
@@ -35,16 +35,12 @@ pub(crate) fn read(
             names.join(", ")
         )));
     }
-    let mut defaults: Vec<Line> = Vec::new();
     let mut reader = Reader { sections: &all, files, model, ledger, endings: Vec::new() };
     for section in &all {
         match section.kind.as_str() {
             "global" => reader.global(section),
-            "defaults" => {
-                reader.ledger.carried(section.origin);
-                defaults = section.lines.clone();
-            }
-            "frontend" | "listen" => reader.frontend(section, &defaults),
+            "defaults" => reader.ledger.carried(section.origin),
+            "frontend" | "listen" => reader.frontend(section),
             "backend" => {}
             "userlist" => reader.drop_section(
                 section,
@@ -72,7 +68,7 @@ pub(crate) fn read(
         if reader.ledger.is_settled(section.origin) {
             continue;
         }
-        let name = reader.backend(&section.name, &defaults);
+        let name = reader.backend(&section.name);
         if name.is_none() {
             reader.ignore_section(section, "no frontend leads to it");
         }

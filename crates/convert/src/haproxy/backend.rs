@@ -16,7 +16,7 @@ pub(super) fn millis(text: &str) -> Option<u64> {
 
 impl Reader<'_> {
     /// The upstream of a backend, made where it is not there; `None`: there is no such backend, or it has no server.
-    pub(super) fn backend(&mut self, name: &str, defaults: &[Line]) -> Option<String> {
+    pub(super) fn backend(&mut self, name: &str) -> Option<String> {
         let ours = name_of(name);
         if self.model.upstreams.iter().any(|upstream| upstream.name == ours) {
             return Some(ours);
@@ -27,7 +27,7 @@ impl Reader<'_> {
             .find(|section| matches!(section.kind.as_str(), "backend" | "listen") && section.name == name)?
             .clone();
         let mut table = Table::default();
-        let lines: Vec<Line> = defaults.iter().chain(&section.lines).cloned().collect();
+        let lines: Vec<Line> = section.defaults.iter().chain(&section.lines).cloned().collect();
         if !self.servers(&section, &lines, &mut table) {
             return None;
         }

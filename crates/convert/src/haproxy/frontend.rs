@@ -15,9 +15,9 @@ const TODO: &str = "write a route with the condition by hand, before the others"
 const CLOSED: &str = "what it may refuse gets 501; write a route with the condition by hand instead";
 
 impl Reader<'_> {
-    pub(super) fn frontend(&mut self, section: &Section, defaults: &[Line]) {
+    pub(super) fn frontend(&mut self, section: &Section) {
         self.ledger.carried(section.origin);
-        let lines: Vec<Line> = defaults.iter().chain(&section.lines).cloned().collect();
+        let lines: Vec<Line> = section.defaults.iter().chain(&section.lines).cloned().collect();
         let mode = lines.iter().rfind(|line| line.word(0) == "mode").map_or("tcp", |line| line.word(1));
         if mode != "http" {
             let section = section.clone();
@@ -60,7 +60,7 @@ impl Reader<'_> {
             .or_else(|| Some((of_listen?, section.origin)));
         let steps = rules::steps(section);
         let last = last.as_ref().map(|(name, origin)| (name.as_str(), *origin));
-        let mut routes = self.run(&steps, &rules::State::all(), last, defaults, &mut 0);
+        let mut routes = self.run(&steps, &rules::State::all(), last, &mut 0);
         self.settle_rest(section);
         let led: Vec<Section> = section
             .lines

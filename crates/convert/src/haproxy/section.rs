@@ -9,6 +9,10 @@ pub(super) struct Section {
     pub(super) name: String,
     pub(super) origin: Origin,
     pub(super) lines: Vec<Line>,
+    /// The section `defaults` that it is `from`.
+    pub(super) from: Option<String>,
+    /// The lines of the section `defaults` that applies to it.
+    pub(super) defaults: Vec<Line>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,7 +61,15 @@ pub(super) fn read(text: &str, file: &str, ledger: &mut Ledger) -> Result<Vec<Se
             if name.is_empty() && matches!(first.as_str(), "frontend" | "backend" | "listen") {
                 return Err(Error::at(file, index + 1, format!("expected a name after `{first}`")));
             }
-            sections.push(Section { kind: first.clone(), name, origin, lines: Vec::new() });
+            let from = words.iter().position(|word| word == "from").and_then(|at| words.get(at + 1).cloned());
+            sections.push(Section {
+                kind: first.clone(),
+                name,
+                origin,
+                lines: Vec::new(),
+                from,
+                defaults: Vec::new(),
+            });
             continue;
         }
         match sections.last_mut() {
@@ -68,7 +80,26 @@ pub(super) fn read(text: &str, file: &str, ledger: &mut Ledger) -> Result<Vec<Se
             }
         }
     }
+    inherit(&mut sections);
     Ok(sections)
+}
+
+/// A section has the lines of the `defaults` that it names, else of those before it; `defaults` have those they name.
+fn inherit(sections: &mut [Section]) {
+    let mut known: Vec<(String, Vec<Line>)> = Vec::new();
+    for section in sections {
+        let is_defaults = section.kind == "defaults";
+        let found = match &section.from {
+            Some(from) => known.iter().rfind(|(name, _)| name == from),
+            None if is_defaults => None,
+            None => known.last(),
+        };
+        section.defaults = found.map(|(_, lines)| lines.clone()).unwrap_or_default();
+        if is_defaults {
+            let all = section.defaults.iter().chain(&section.lines).cloned().collect();
+            known.push((section.name.clone(), all));
+        }
+    }
 }
 
 /// What follows a backslash; where it escapes nothing, it stays: `\\.` of an expression.

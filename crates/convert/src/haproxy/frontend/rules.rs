@@ -70,12 +70,11 @@ impl Reader<'_> {
         steps: &[Step<'_>],
         state: &State,
         last: Option<(&str, Origin)>,
-        defaults: &[Line],
         count: &mut usize,
     ) -> Vec<Route> {
         let Some((step, rest)) = steps.split_first() else {
             let routes = match last {
-                Some((name, origin)) => self.backend_routes(name, origin, state, defaults, count),
+                Some((name, origin)) => self.backend_routes(name, origin, state, count),
                 None => state.reach.refused(Origin::hidden(), false, 503),
             };
             *count += routes.len();
@@ -101,11 +100,11 @@ impl Reader<'_> {
         let mut closed = met.unknown;
         for reach in met.yes {
             let matched = State { reach, request_headers: state.request_headers.clone() };
-            match self.rule(step, at, &matched, defaults, count) {
+            match self.rule(step, at, &matched, count) {
                 Done::Ended(ended) => routes.extend(ended),
                 Done::On(states, false) => {
                     for state in &states {
-                        routes.extend(self.run(rest, state, last, defaults, count));
+                        routes.extend(self.run(rest, state, last, count));
                     }
                 }
                 Done::On(states, true) => {
@@ -114,7 +113,7 @@ impl Reader<'_> {
                     };
                     let others: Vec<Step<'_>> = rest.iter().filter(is_other).copied().collect();
                     for state in &states {
-                        routes.extend(self.run(&others, state, last, defaults, count));
+                        routes.extend(self.run(&others, state, last, count));
                     }
                 }
                 Done::Lost => routes.extend(matched.reach.closed(line.origin, false)),
@@ -136,7 +135,7 @@ impl Reader<'_> {
             }
         }
         if !met.is_all {
-            routes.extend(self.run(rest, state, last, defaults, count));
+            routes.extend(self.run(rest, state, last, count));
         }
         *count = (*count).max(routes.len());
         routes
@@ -153,21 +152,12 @@ impl Reader<'_> {
         is_forwarded
     }
 
-    fn rule(
-        &mut self,
-        step: &Step<'_>,
-        at: usize,
-        state: &State,
-        defaults: &[Line],
-        count: &mut usize,
-    ) -> Done {
+    fn rule(&mut self, step: &Step<'_>, at: usize, state: &State, count: &mut usize) -> Done {
         let line = step.line;
         match (line.word(0), line.word(1)) {
             ("monitor-uri", _) => Done::Ended(self.fixed(line, state, 200, &[])),
             ("redirect", _) => self.redirect(line, line.words.get(1..at).unwrap_or(&[]), state),
-            ("use_backend", name) => {
-                Done::Ended(self.backend_routes(name, line.origin, state, defaults, count))
-            }
+            ("use_backend", name) => Done::Ended(self.backend_routes(name, line.origin, state, count)),
             ("block", _) => Done::Ended(self.fixed(line, state, 403, &[])),
             ("tcp-request", "connection" | "content" | "session") => self.connection_rule(line, state),
             ("tcp-request", _) => {

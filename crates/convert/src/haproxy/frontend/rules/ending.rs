@@ -2,7 +2,6 @@
 
 use super::{CLOSED, State, Step, TODO, steps};
 use crate::haproxy::Reader;
-use crate::haproxy::section::Line;
 use crate::ledger::Origin;
 use crate::model::Route;
 use crate::table::Table;
@@ -21,14 +20,13 @@ impl Reader<'_> {
         name: &str,
         origin: Origin,
         state: &State,
-        defaults: &[Line],
         count: &mut usize,
     ) -> Vec<Route> {
         if let Some(upstream) = name.strip_prefix('\u{1}') {
             let common = self.endings.last().map(|(_, common)| common.clone()).unwrap_or_default();
             return self.end(upstream, origin, state, &common);
         }
-        let Some(upstream) = self.backend(name, defaults) else {
+        let Some(upstream) = self.backend(name) else {
             self.ledger.lost(origin, format!("`{name}` is not a backend with servers"), CLOSED);
             return state.reach.closed(origin, false);
         };
@@ -57,7 +55,7 @@ impl Reader<'_> {
         // The last rule: to the servers.
         let name = format!("\u{1}{}", ending.upstream);
         self.endings.push((name.clone(), ending.common.clone()));
-        let routes = self.run(steps, state, Some((&name, ending.origin)), &[], count);
+        let routes = self.run(steps, state, Some((&name, ending.origin)), count);
         self.endings.pop();
         routes
     }
