@@ -50,7 +50,7 @@ impl Reader<'_> {
             self.setting(line, &mut site);
         }
         let mut common = Table::default();
-        for line in &section.lines {
+        for line in &lines {
             self.side_rule(line, &mut common);
         }
         let default = lines.iter().rfind(|line| line.word(0) == "default_backend");

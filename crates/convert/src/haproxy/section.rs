@@ -13,6 +13,8 @@ pub(super) struct Section {
     pub(super) from: Option<String>,
     /// The lines of the section `defaults` that applies to it.
     pub(super) defaults: Vec<Line>,
+    /// That section itself: its rules have conditions of its own, and come first.
+    pub(super) around: Option<Box<Section>>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,6 +71,7 @@ pub(super) fn read(text: &str, file: &str, ledger: &mut Ledger) -> Result<Vec<Se
                 lines: Vec::new(),
                 from,
                 defaults: Vec::new(),
+                around: None,
             });
             continue;
         }
@@ -95,6 +98,17 @@ fn inherit(sections: &mut [Section]) {
             None => known.last(),
         };
         section.defaults = found.map(|(_, lines)| lines.clone()).unwrap_or_default();
+        section.around = (!is_defaults && found.is_some()).then(|| {
+            Box::new(Section {
+                kind: "defaults".to_owned(),
+                name: String::new(),
+                origin: section.origin,
+                lines: section.defaults.clone(),
+                from: None,
+                defaults: Vec::new(),
+                around: None,
+            })
+        });
         if is_defaults {
             let all = section.defaults.iter().chain(&section.lines).cloned().collect();
             known.push((section.name.clone(), all));

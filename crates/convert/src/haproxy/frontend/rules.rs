@@ -49,8 +49,15 @@ pub(super) fn steps(section: &Section) -> Vec<Step<'_>> {
         ("use_backend", _) => 5,
         _ => 6,
     };
-    let mut steps: Vec<Step<'_>> =
-        section.lines.iter().filter(|line| rank(line) < 6).map(|line| Step { line, section }).collect();
+    let mut steps: Vec<Step<'_>> = section
+        .around
+        .as_deref()
+        .into_iter()
+        .chain([section])
+        .flat_map(|section| {
+            section.lines.iter().filter(|line| rank(line) < 6).map(move |line| Step { line, section })
+        })
+        .collect();
     steps.sort_by_key(|step| rank(step.line));
     steps
 }

@@ -37,7 +37,7 @@ impl Reader<'_> {
             return self.end(&upstream, origin, state, &Table::default());
         };
         let mut common = Table::default();
-        for line in &section.lines {
+        for line in section.defaults.iter().chain(&section.lines) {
             self.side_rule(line, &mut common);
         }
         let steps = steps(&section);
