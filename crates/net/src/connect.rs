@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::Endpoint;
 use crate::tls::{ClientTls, HandshakeFacts, Session, TlsError};
 use crate::transport::Transport;
+use crate::{Endpoint, ServerFault};
 
 pub use any::connect_any;
 
@@ -83,6 +83,10 @@ pub enum AcquireError {
     NotHttp2,
     /// The request opens a WebSocket, and the server does not offer extended CONNECT (RFC 8441 §3).
     NoExtendedConnect,
+    /// The server ended the HTTP/2 connection before it carried a request; in words that continue "the server".
+    Ended(ServerFault),
+    /// The server allows no stream on its HTTP/2 connections (`SETTINGS_MAX_CONCURRENT_STREAMS` of 0), and did not change that in this time.
+    NoStreams(Duration),
     /// The connection limit is reached, and so is the limit of the queue.
     QueueFull,
     /// The connection limit is reached, and no connection became free in this time.
@@ -106,7 +110,8 @@ impl AcquireError {
 
     /// It may be that the server is at another address by now.
     pub fn is_about_address(&self) -> bool {
-        !matches!(self, Self::QueueFull | Self::NoneFree(_) | Self::NoExtendedConnect) && !self.is_local()
+        !matches!(self, Self::QueueFull | Self::NoneFree(_) | Self::NoStreams(_) | Self::NoExtendedConnect)
+            && !self.is_local()
     }
 
     /// A stable name, for counters and logs.
@@ -120,8 +125,18 @@ impl AcquireError {
             Self::HandshakeTimeout => "tls_timeout",
             Self::NotHttp2 => "not_http2",
             Self::NoExtendedConnect => "no_extended_connect",
+            Self::Ended(fault) => fault.name,
+            Self::NoStreams(_) => "no_streams",
             Self::QueueFull => "queue_full",
             Self::NoneFree(_) => "no_connection_free",
+        }
+    }
+
+    /// The same wait, where it was for the server to allow streams.
+    pub(crate) fn without_streams(self) -> Self {
+        match self {
+            Self::NoneFree(waited) => Self::NoStreams(waited),
+            other => other,
         }
     }
 
@@ -137,6 +152,8 @@ impl AcquireError {
             Self::HandshakeTimeout => Self::HandshakeTimeout,
             Self::NotHttp2 => Self::NotHttp2,
             Self::NoExtendedConnect => Self::NoExtendedConnect,
+            Self::Ended(fault) => Self::Ended(fault.clone()),
+            Self::NoStreams(waited) => Self::NoStreams(*waited),
             Self::QueueFull => Self::QueueFull,
             Self::NoneFree(waited) => Self::NoneFree(*waited),
         }
@@ -153,6 +170,10 @@ impl std::fmt::Display for AcquireError {
             Self::NotHttp2 => f.write_str("the server did not select HTTP/2 in the TLS handshake (ALPN)"),
             Self::NoExtendedConnect => {
                 f.write_str("the server takes no WebSockets over HTTP/2 (SETTINGS_ENABLE_CONNECT_PROTOCOL)")
+            }
+            Self::Ended(fault) => write!(f, "the server {}", fault.sentence),
+            Self::NoStreams(waited) => {
+                write!(f, "the server allows no stream on its connections, and did not for {waited:?}")
             }
             Self::QueueFull => f.write_str("the queue for a connection is full"),
             Self::NoneFree(waited) => write!(f, "no connection became free within {waited:?}"),

@@ -35,6 +35,13 @@ keepwarm_serve::error_responses! {
     /// A client opens a WebSocket, `protocol = "http2"`, and the endpoint does not offer extended CONNECT (RFC 8441).
     NO_EXTENDED_CONNECT = 502 "no_extended_connect", "takes no WebSockets over HTTP/2";
 
+    /// The endpoint ended an HTTP/2 connection before a request was sent on it: a load balancer without a server behind it does, and so does a server that stops. The sentence has the cause.
+    CONNECTION_ENDED = 502 "connection_ended", "{}";
+
+    /// The endpoint allows no stream on its HTTP/2 connections (`SETTINGS_MAX_CONCURRENT_STREAMS` of 0), and did not change that within `limits.queue_timeout`.
+    NO_STREAMS = 503 "no_streams",
+        "allows no HTTP/2 stream on its connections, and did not change that within {}", retry after 1 s;
+
     /// `limits.connections` or `pool.max` connections are open, and `limits.queue` calls wait for one.
     QUEUE_FULL = 503 "queue_full", "is at its connection limit, and its queue is full", retry after 1 s;
 
@@ -122,6 +129,13 @@ impl AttemptFailure {
                 Self { is_final: true, ..Self::of(FailureCause::Connect, &QUEUE_FULL, &[]) }
             }
             AcquireError::NoneFree(waited) => Self::no_connection(*waited),
+            AcquireError::NoStreams(waited) => {
+                Self { is_final: true, ..Self::of(FailureCause::Connect, &NO_STREAMS, &[&seconds(*waited)]) }
+            }
+            AcquireError::Ended(fault) => Self {
+                name: fault.name,
+                ..Self::of(FailureCause::Connect, &CONNECTION_ENDED, &[&fault.sentence])
+            },
             AcquireError::Connect(_) if error.is_local() => {
                 Self { is_final: true, ..Self::of(FailureCause::Connect, &NO_DESCRIPTOR, &[error]) }
             }

@@ -34,17 +34,18 @@ pub(super) async fn run(
         catch_future(driving).await
     };
     let Driver { connection, link, pool, .. } = driver;
-    if let Err(panic) = driven {
+    let error = driven.unwrap_or_else(|panic| {
         panic.report("http2_connection", None, None);
         link.retire();
-    }
+        None
+    });
     // Streams still open learn of the end here. This panics if an earlier panic left the connection locked: then so does every call on it.
     if let Err(panic) = catch(|| drop(connection)) {
         panic.report("http2_connection", None, None);
     }
     link.close();
     if let Some(pool) = pool.upgrade() {
-        pool.handle_end(&link);
+        pool.handle_end(&link, error);
     }
 }
 
@@ -63,12 +64,13 @@ struct Driver {
 }
 
 impl Driver {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the connection has ended; with the error, if there was one.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<h2::Error>> {
         self.link.set_driver(cx.waker());
         loop {
             // Each call concerned has received its error.
-            if Pin::new(&mut self.connection).poll(cx).is_ready() {
-                return Poll::Ready(());
+            if let Poll::Ready(end) = Pin::new(&mut self.connection).poll(cx) {
+                return Poll::Ready(end.err());
             }
             self.tell_pool();
             if self.ping() {
@@ -80,7 +82,7 @@ impl Driver {
                 return Poll::Pending;
             }
             if self.is_over() {
-                return Poll::Ready(());
+                return Poll::Ready(None);
             }
         }
     }

@@ -35,13 +35,39 @@ pub(super) fn told(error: h2::Error, link: &Link, known: CallProgress) -> Client
         return reset(reason.unwrap_or(Reason::NO_ERROR), error.is_remote(), known);
     }
     if error.is_go_away() && error.is_library() {
-        let sentence = format!("violated HTTP/2: {}", reason.unwrap_or(Reason::PROTOCOL_ERROR));
-        return ClientError::Fault(ServerFault { name: "http2_fault", sentence });
+        return ClientError::Fault(violation(&error));
     }
     match known.heard {
         true => ClientError::Fault(fault("truncated", "broke off in the middle of its response")),
         false => ClientError::NoResponse(lost(error, link)),
     }
+}
+
+/// Why a connection ended that carried no request.
+pub(super) fn ended(error: Option<h2::Error>, link: &Link) -> ServerFault {
+    if let Some(fault) = link.fault() {
+        return fault.clone();
+    }
+    match error {
+        Some(error) if error.is_go_away() && error.is_library() => violation(&error),
+        _ if link.goodbye() == 0 && link.goes_away() => {
+            fault("goaway", "accepts no further requests on this connection")
+        }
+        error => {
+            let lost = ClientError::NoResponse(error.and_then(|error| lost(error, link)));
+            let why = match &lost {
+                ClientError::NoResponse(Some(error)) => format!(" ({error})"),
+                _ => String::new(),
+            };
+            let sentence = format!("closed the connection before a request was sent{why}");
+            ServerFault { name: lost.name(), sentence }
+        }
+    }
+}
+
+fn violation(error: &h2::Error) -> ServerFault {
+    let sentence = format!("violated HTTP/2: {}", error.reason().unwrap_or(Reason::PROTOCOL_ERROR));
+    ServerFault { name: "http2_fault", sentence }
 }
 
 /// Why the connection ended before the response began.

@@ -19,6 +19,8 @@ enum SlotError {
     Short,
     /// A new connection is needed, but the limit is reached.
     Full,
+    /// The server allows no stream, on two connections.
+    Shut,
     /// An event is pending that may soon provide one.
     Later,
 }
@@ -45,6 +47,10 @@ impl Http2Pool {
                     Err(SlotError::Full) => {
                         slot_request = None;
                         return waits.poll(self.slots.queue(), cx).map(Err);
+                    }
+                    Err(SlotError::Shut) => {
+                        slot_request = None;
+                        return waits.poll(self.slots.queue(), cx).map(|over| Err(over.without_streams()));
                     }
                     Err(SlotError::Later) => {
                         slot_request = None;
@@ -121,6 +127,7 @@ impl Http2Pool {
         }
         Err(match entry.is_short(need, 0, usize::MAX) {
             true => SlotError::Full,
+            false if entry.waits_for_server() && !entry.dialling => SlotError::Shut,
             false => SlotError::Later,
         })
     }

@@ -73,6 +73,11 @@ impl EndpointConnections {
         self.kept.iter().filter(|kept| kept.takes_none()).nth(1).is_some()
     }
 
+    /// Whether there will be a stream only once the server allows some again.
+    pub(super) fn waits_for_server(&self) -> bool {
+        self.is_shut() && self.kept.iter().all(PooledConnection::takes_none)
+    }
+
     /// Whether the stream limit of every connection is known.
     fn is_settled(&self) -> bool {
         self.kept.iter().all(|kept| kept.link.is_settled())

@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Http2Pool;
-use crate::Endpoint;
+use crate::h2::error::ended;
 use crate::h2::link::Link;
 use crate::pool::SlotPurpose;
+use crate::{AcquireError, Endpoint};
 
 impl Http2Pool {
     /// A call on a connection that had been idle got its response, or was lost without one.
@@ -44,7 +45,7 @@ impl Http2Pool {
     /// The server accepts no further streams.
     pub(in crate::h2) fn handle_goaway(&self, link: &Link) {
         self.learn(link);
-        self.retire(link);
+        self.end(link, None);
     }
 
     /// Gives it no further calls.
@@ -53,11 +54,22 @@ impl Http2Pool {
     }
 
     /// The connection is closed.
-    pub(in crate::h2) fn handle_end(&self, link: &Link) {
-        if !link.is_retired() {
-            self.learn(link);
+    pub(in crate::h2) fn handle_end(&self, link: &Link, error: Option<h2::Error>) {
+        if link.is_retired() {
+            return self.retire(link);
         }
-        self.retire(link);
+        self.learn(link);
+        self.end(link, error);
+    }
+
+    /// The server ended it. Before it carried a call, that is a failure of its dial: callers that wait would otherwise dial again and again, as fast as the server closes.
+    fn end(&self, link: &Link, error: Option<h2::Error>) {
+        let mut inner = self.lock();
+        let entry = inner.entry(&link.endpoint, link.thread);
+        if link.begun() == 0 && !entry.dialling {
+            entry.failure = Some(AcquireError::Ended(ended(error, link)));
+        }
+        inner.retire(link);
     }
 
     /// The server ended a connection: if it was idle, that shows how long the server keeps them.

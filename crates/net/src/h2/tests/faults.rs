@@ -1,7 +1,13 @@
 //! Calls that fail, and what is then known of the request.
 
+use std::pin::pin;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::connections::is_pending;
 use super::peer::*;
 use super::*;
+use crate::PoolState;
 
 /// Begins a call without waiting for anything.
 async fn begin(pool: &Arc<Http2Pool>, endpoint: &Endpoint) -> Http2Call {
@@ -294,4 +300,45 @@ async fn a_goaway_with_an_error_says_which() {
         assert!(error.to_string().ends_with("the server sent GOAWAY with ENHANCE_YOUR_CALM"), "{error}");
     })
     .await;
+}
+
+/// A balancer without a server closes what it accepts; a server that stops sends GOAWAY at once; one of HTTP/1 rejects the preface. Callers would dial again and again, as fast as that.
+#[tokio::test]
+async fn a_connection_that_ends_before_it_has_a_call_is_not_dialled_again_and_again() {
+    const GOES: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    const IS_BUSY: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0b";
+    let cases: [(&[u8], &str, &str); 5] = [
+        (b"", "closed_without_response", "closed the connection before a request was sent"),
+        (GOES, "goaway", "accepts no further requests on this connection"),
+        (IS_BUSY, "closed_without_response", "the server sent GOAWAY with ENHANCE_YOUR_CALM"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not_http2", "speaks HTTP/1, not HTTP/2"),
+        (b"\0\0\0\x06\0\0\0\0\0", "http2_fault", "violated HTTP/2"),
+    ];
+    for (bytes, name, sentence) in cases {
+        run(async {
+            let (listener, endpoint) = listen().await;
+            tokio::task::spawn_local(async move {
+                loop {
+                    let (mut stream, _) = listener.accept().await.unwrap();
+                    stream.read_exact(&mut [0; 24]).await.unwrap();
+                    stream.write_all(bytes).await.unwrap();
+                    stream.shutdown().await.unwrap();
+                    let read_on =
+                        async move { while stream.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {} };
+                    tokio::task::spawn_local(read_on);
+                }
+            });
+            let pool = pool();
+            let mut call = pin!(pool.acquire(&endpoint, ConnectionNeed::Any));
+            assert!(is_pending(call.as_mut()).await);
+            // The caller has its turn only once the connection has come and gone.
+            until(|| pool.state(None) == PoolState { waiting: 1, ..PoolState::default() }).await;
+            let error = call.await.unwrap_err();
+            assert_eq!(error.name(), name, "{error}");
+            assert!(error.to_string().contains(sentence), "{error}");
+            assert_eq!(pool.dials(), 1);
+            assert!(!pool.has_shelves(&endpoint));
+        })
+        .await;
+    }
 }

@@ -333,6 +333,34 @@ async fn a_server_that_takes_no_calls_at_all_is_not_asked_on_a_third_connection(
     .await;
 }
 
+/// No further connection would help, and nobody else's call would free one: the wait is bounded as any other in the queue, and its end says what was waited for.
+#[tokio::test]
+async fn a_call_waits_in_the_queue_for_a_server_that_takes_no_calls() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool();
+        let mut peers = Vec::new();
+        for _ in 0..2 {
+            let accept = Peer::accept(&listener, &[(MAX_CONCURRENT_STREAMS, 0)]);
+            let (call, mut peer) = tokio::join!(pool.acquire(&endpoint, ConnectionNeed::Any), accept);
+            peer.write(PING, 0, 0, b"12345678").await;
+            peer.next(PING).await.unwrap();
+            drop(call.unwrap());
+            peers.push(peer);
+        }
+        let patience = Duration::from_millis(20);
+        pool.slots.queue().set(1, patience);
+        let mut first = pin!(pool.acquire(&endpoint, ConnectionNeed::Any));
+        assert!(is_pending(first.as_mut()).await);
+        let second = pool.acquire(&endpoint, ConnectionNeed::Any).await.unwrap_err();
+        assert!(matches!(second, AcquireError::QueueFull), "{second}");
+        let first = first.await.unwrap_err();
+        assert!(matches!(first, AcquireError::NoStreams(waited) if waited == patience), "{first}");
+        assert_eq!(pool.dials(), 2);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_idle_connection_stays_while_the_one_that_will_do_is_being_made() {
     run(async {
