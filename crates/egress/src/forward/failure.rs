@@ -1,6 +1,7 @@
 //! Why an attempt failed: for the retry policy, for logs, and as a response where no other attempt follows.
 
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use keepwarm_net::{AcquireError, ClientError};
@@ -68,6 +69,9 @@ keepwarm_serve::error_responses! {
 
     /// The upstream closed an HTTP/2 connection that had other calls, and the request is not safe to repeat.
     CLOSED_IN_USE = 502 "closed_idle", "closed a connection in use";
+
+    /// A kept connection was given up: the upstream answered neither the request nor a ping, and the request is not safe to repeat. The sentence has the cause.
+    CONNECTION_SILENT = 502 "connection_silent", "did not respond on a kept connection: {}";
 
     /// The upstream closed the connection before it responded. Where TLS 1.3 was the cause (the server learns of a client certificate after the handshake), the reason is that of the TLS fault.
     CLOSED_WITHOUT_RESPONSE = 502 "closed_without_response",
@@ -189,6 +193,10 @@ impl AttemptFailure {
     /// `idle`: how long its connection had lain idle before.
     pub(super) fn lost(error: &ClientError, idle: Option<Duration>, sent: bool) -> Self {
         match (error, idle) {
+            // Nobody closed it: of HTTP/2, given up without an answer to a ping; or the system's acknowledgements did not come.
+            (ClientError::NoResponse(Some(lost)), Some(_)) if lost.kind() == ErrorKind::TimedOut => {
+                Self { sent, ..Self::of(FailureCause::LostIdle, &CONNECTION_SILENT, &[lost]) }
+            }
             (ClientError::NoResponse(_), Some(Duration::ZERO)) => {
                 // Of HTTP/2, which other calls were using.
                 Self { sent, ..Self::of(FailureCause::LostIdle, &CLOSED_IN_USE, &[]) }
@@ -241,5 +249,17 @@ mod tests {
         assert!(
             !AttemptFailure::not_connected(&AcquireError::QueueFull, Duration::from_secs(1)).is_upstreams()
         );
+    }
+
+    #[test]
+    fn a_connection_that_was_given_up_was_not_closed_by_the_upstream() {
+        let lost = |kind| ClientError::NoResponse(Some(std::io::Error::new(kind, "no answer to a ping")));
+        for idle in [Duration::ZERO, Duration::from_secs(5)] {
+            let silent = AttemptFailure::lost(&lost(ErrorKind::TimedOut), Some(idle), true);
+            assert_eq!((silent.name, silent.cause), ("connection_silent", FailureCause::LostIdle));
+            assert_eq!(silent.sentence, "did not respond on a kept connection: no answer to a ping");
+            let closed = AttemptFailure::lost(&lost(ErrorKind::ConnectionReset), Some(idle), true);
+            assert_eq!((closed.name, closed.cause), ("closed_idle", FailureCause::LostIdle));
+        }
     }
 }
