@@ -70,7 +70,7 @@ keepwarm_serve::error_responses! {
     /// The upstream closed an HTTP/2 connection that had other calls, and the request is not safe to repeat.
     CLOSED_IN_USE = 502 "closed_idle", "closed a connection in use";
 
-    /// A kept connection was given up: the upstream answered neither the request nor a ping, and the request is not safe to repeat. The sentence has the cause.
+    /// A kept connection was given up: the upstream sent no response and did not answer a ping, and the request is not safe to repeat. The sentence has the cause.
     CONNECTION_SILENT = 502 "connection_silent", "did not respond on a kept connection: {}";
 
     /// The upstream closed the connection before it responded. Where TLS 1.3 was the cause (the server learns of a client certificate after the handshake), the reason is that of the TLS fault.
