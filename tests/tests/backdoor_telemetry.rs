@@ -313,6 +313,65 @@ fn calls_refused_by_a_door_are_logged() {
     assert_eq!(origin.connections(), 0);
 }
 
+/// Of a head that could not be read, the method is not known either.
+#[test]
+fn a_malformed_call_has_no_method() {
+    let origin = Origin::fixed("hello");
+    let server = door(origin.address(), "");
+    assert_eq!(server.ask("POST /a HTTP/1.1\r\n\r\n").status, 400);
+    let record = records(&server, 1).remove(0);
+    assert_eq!((&record["reason"], &record["method"]), (&"no_host".into(), &Value::Null), "{record}");
+    assert_eq!(record["target"], Value::Null, "{record}");
+}
+
+/// A tunnel has no bodies, but bytes.
+#[test]
+fn the_bytes_of_a_tunnel_are_counted() {
+    let origin = Origin::start(|_, stream| {
+        let mut from_client = [0; 5];
+        let _ = stream
+            .write_all(b"HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: upgrade\r\n\r\n")
+            .and_then(|()| stream.read_exact(&mut from_client))
+            .and_then(|()| stream.write_all(b"0123456789"));
+        After::Close
+    });
+    let server = door(origin.address(), "");
+    let mut client = server.client();
+    client.send("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+    assert_eq!(client.head("GET").0, 101);
+    client.send("hello");
+    assert_eq!(client.read_exact(10), b"0123456789");
+    let record = records(&server, 1).remove(0);
+    assert_eq!((&record["sent_bytes"], &record["received_bytes"]), (&5.into(), &10.into()), "{record}");
+    let all = metrics(&server);
+    let sum = |name: &str| all.iter().filter(|(key, _)| key.starts_with(name)).map(|(_, value)| value).sum();
+    let (sent, received): (f64, f64) =
+        (sum("keepwarm_upstream_sent_bytes_total"), sum("keepwarm_upstream_received_bytes_total"));
+    assert_eq!((sent, received), (5.0, 10.0));
+}
+
+/// The upstream has failed, and its response is cut: Keepwarm has not responded with an error.
+#[test]
+fn a_response_that_is_cut_is_no_refusal() {
+    let origin = Origin::start(|_, stream| {
+        let _ = stream
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n")
+            .and_then(|()| stream.write_all(&[b'x'; 60_000]));
+        After::Close
+    });
+    let server = door(origin.address(), "");
+    let mut client = server.client();
+    client.send(get("/"));
+    assert_eq!(client.head("GET").0, 200);
+    client.read_to_end();
+    let record = records(&server, 1).remove(0);
+    assert_eq!((&record["status"], &record["reason"]), (&200.into(), &"truncated".into()), "{record}");
+    let all = admin::metrics(&server);
+    let refusals: Vec<_> = all.iter().filter(|(name, _)| name.contains("refusals_total{")).collect();
+    assert!(refusals.is_empty(), "{refusals:?}");
+    assert_eq!(all[r#"keepwarm_upstream_failures_total{upstream="search",cause="truncated"}"#], 1.0);
+}
+
 #[test]
 fn a_call_above_the_rate_is_counted_and_recorded() {
     let origin = Origin::fixed("hello");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use keepwarm_tests::events::Events;
+use keepwarm_tests::http2::{Http2, RST_STREAM};
 use keepwarm_tests::{Server, admin, get, tools};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -186,6 +187,29 @@ fn failed_requests_are_kept_and_those_of_clients_and_operators_are_not() {
         let reason = request["reason"].as_str().expect("a reason");
         assert!(line.contains(reason), "{reason}: {line}");
     }
+}
+
+/// It is the client's doing, not a response that was cut: neither in the list nor an error of the app's.
+#[test]
+fn a_client_that_leaves_in_the_midst_of_its_upload_is_no_failure() {
+    let server = start();
+    for path in ["/echo", "/nobody/a"] {
+        let mut left = server.client();
+        left.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nabc"));
+        left.half_close();
+        left.read_to_end();
+    }
+    // Refused by the rules of HTTP/2 itself (RFC 9113 §8.2.2).
+    let mut http2 = Http2::connect(server.address());
+    http2.head(1, "GET", "/connection", &[("connection", "close")]);
+    http2.until(|frame| frame.kind == RST_STREAM && frame.stream == 1);
+    drop(http2);
+    let log = || std::fs::read_to_string(server.folder().join("access.log")).unwrap_or_default();
+    keepwarm_tests::process::wait_until("all are recorded", LONG, || {
+        log().matches(" client_closed ").count() == 2 && log().contains(" http2_refused ")
+    });
+    let snapshot = Events::open(&server).wait_for("a snapshot", |_| true);
+    assert_eq!(snapshot["recent"]["failed_total"], 0, "{:#}", snapshot["recent"]);
 }
 
 /// Runs `keepwarm maintenance on` or `off`.

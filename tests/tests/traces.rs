@@ -369,6 +369,38 @@ fn nanos() -> u64 {
     u64::try_from(since.as_nanos()).unwrap()
 }
 
+/// All of its time is reading: it has waited for no worker, and its client has failed.
+#[test]
+fn a_request_whose_body_never_came_has_not_waited() {
+    let collector = Collector::start();
+    let server = start(&config(collector.address(), "", ""));
+    let mut client = server.client();
+    client.send("POST /left HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
+    client.half_close();
+    let request = collector.request("/left");
+    assert_eq!((request.status, request.attribute("keepwarm.reason")), (0, "client_closed"));
+    let phases = request.children(&collector.spans());
+    assert!(phases.iter().all(|span| span.start >= request.start && span.end <= request.end), "{phases:#?}");
+    assert!(phases.iter().all(|span| span.name == "queue" && span.start == span.end), "{phases:#?}");
+}
+
+/// RFC 3986: what the upstream is asked for, which may be another path than the client's.
+#[test]
+fn an_attempt_has_the_url_that_its_upstream_gets() {
+    let collector = Collector::start();
+    let origin = Origin::fixed("hello");
+    let more = format!(
+        "[[listen.main.route]]\npath = \"/search/*\"\nupstream = \"search\"\nstrip_prefix = true\n\
+         [upstream.search]\nurl = \"http://{}\"\n",
+        origin.address()
+    );
+    let server = start(&config(collector.address(), "", &more));
+    assert_eq!(server.ask(with("/search/a?b=c", "")).status, 200);
+    let attempt = collector.wait_for("an attempt", 1, |span| span.kind == 3).remove(0);
+    assert_eq!(origin.requests()[0].target(), "/a?b=c");
+    assert_eq!(attempt.attribute("url.full"), format!("http://{}/a?b=c", origin.address()));
+}
+
 #[test]
 fn an_unknown_method_makes_no_new_name() {
     let collector = Collector::start();

@@ -199,7 +199,7 @@ impl AuthRequest {
                 };
                 self.fail(refusal, 0, cause, exchange);
             }
-            Decision::ClientGone(gone) => exchange.abort(gone.name()),
+            Decision::ClientGone(gone) => exchange.abandon(gone),
         }
         false
     }

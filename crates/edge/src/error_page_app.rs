@@ -52,7 +52,7 @@ impl ErrorPageApp {
             Ok(Ok(page)) => page.status.to_string(),
             Ok(Err(fault)) => format!("{fault:?}"),
             Err(gone) => {
-                exchange.abort(gone.name());
+                exchange.abandon(gone);
                 return None;
             }
         };

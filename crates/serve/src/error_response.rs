@@ -57,6 +57,11 @@ fn respond(
     fields: &[(&str, &[u8])],
 ) {
     note(exchange, status, reason, detail);
+    // A response in progress that is cut is none of ours.
+    if !exchange.responded() {
+        let meter = exchange.request().notes.meter;
+        counters::REFUSALS.count(meter.map_or("", |meter| &meter.app), reason);
+    }
     // An error of the app, whose page does not depend on what the app says further.
     if let Some(pending) = exchange.pending_page() {
         pending.is_over = true;
@@ -172,7 +177,7 @@ pub fn respond_with_body_error(exchange: &mut Exchange<'_>, error: BodyError) {
             respond_with_error(exchange, refusal.status, refusal.name, &refusal.detail, &[]);
         }
         Some(refusal) => exchange.abort(refusal.name),
-        None => exchange.abort("client_closed"),
+        None => exchange.abandon(error.client_loss()),
     }
 }
 
@@ -182,10 +187,9 @@ fn sentence(fault: &str) -> String {
     chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
 }
 
-/// One log line and one count: 5xx need the operator's attention, 4xx are the client's.
+/// One log line: 5xx need the operator's attention, 4xx are the client's.
 fn note(exchange: &Exchange<'_>, status: u16, reason: &'static str, detail: &str) {
     let request = exchange.request();
-    counters::REFUSALS.count(request.notes.meter.map_or("", |meter| &meter.app), reason);
     let id = RequestId::new(request.number);
     let app = request.notes.target.as_deref();
     let client = request.client_address().map(tracing::field::display);

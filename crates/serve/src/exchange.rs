@@ -206,7 +206,7 @@ impl Exchange<'_> {
     pub fn abort_if_gone(&mut self) -> bool {
         let gone = self.poll_gone(&mut Context::from_waker(Waker::noop()));
         if let Poll::Ready(gone) = gone {
-            self.abort(gone.name());
+            self.abandon(gone);
         }
         gone.is_ready()
     }
@@ -330,6 +330,12 @@ impl Exchange<'_> {
         self.compressed = None;
         self.take_pending_page();
         on!(mut self, stream => stream.abort(reason))
+    }
+
+    /// Nobody is left to get the rest: ends as [`Self::abort`] does, and is recorded as left by its client, not as cut by us.
+    pub fn abandon(&mut self, gone: ClientLoss) {
+        self.abort(gone.name());
+        on!(mut self, stream => stream.state.client_lost = Some(gone));
     }
 
     /// Takes back a response of which nothing has been written, so that another can be sent. `false`: there is none, or it cannot be taken back.

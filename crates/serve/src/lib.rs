@@ -58,8 +58,9 @@ pub use outcome::{BodyError, BodyProgress, ClientLoss, Refusal, ResponseOutcome}
 pub use own_request::{OwnResponse, send_own_request};
 pub use own_response::{FetchFault, FetchLimits, FetchedResponse, fetch_own_response};
 pub use pass::{
-    ServerExchange, Tunnel, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first, offered_protocols,
-    pass_informational, read_first, request_target, response_fields, switch_target, websocket_accept,
+    ServerExchange, Tunnel, TunnelBytes, TunnelEnd, UNSENT_ENOUGH, is_for_client, is_read_first,
+    offered_protocols, pass_informational, read_first, request_target, response_fields, switch_target,
+    websocket_accept,
 };
 pub use proxy_header::ProxyVersion;
 pub use pump::{Backend, BufferedBody, ClientEnd, PartResult, ServerPart, ServerSide, poll_pump};

@@ -50,6 +50,16 @@ impl BodyError {
     }
 }
 
+impl BodyError {
+    /// How the client was lost, where that is why.
+    pub fn client_loss(&self) -> ClientLoss {
+        match self {
+            Self::ClientLost(gone) => *gone,
+            _ => ClientLoss::Closed,
+        }
+    }
+}
+
 impl From<&SpoolError> for BodyError {
     fn from(error: &SpoolError) -> Self {
         match error {

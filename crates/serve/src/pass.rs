@@ -165,6 +165,16 @@ pub struct Tunnel {
     told: bool,
     idle: Duration,
     block: Vec<u8>,
+    moved: TunnelBytes,
+}
+
+/// Bytes that a tunnel has moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TunnelBytes {
+    /// From the client to the server.
+    pub sent: u64,
+    /// From the server to the client.
+    pub received: u64,
 }
 
 /// How a tunnel ended.
@@ -199,7 +209,19 @@ impl Tunnel {
     pub fn of(exchange: &Exchange<'_>) -> Self {
         let idle = exchange.limits().websocket.idle;
         exchange.deadlines().set_after(WaitKind::Response, idle);
-        Self { client_ended: false, server_ended: false, told: false, idle, block: Vec::new() }
+        Self {
+            client_ended: false,
+            server_ended: false,
+            told: false,
+            idle,
+            block: Vec::new(),
+            moved: TunnelBytes::default(),
+        }
+    }
+
+    /// What it has moved so far.
+    pub fn moved(&self) -> TunnelBytes {
+        self.moved
     }
 
     /// Moves all possible bytes. Ready when no more will come.
@@ -251,7 +273,10 @@ impl Tunnel {
             return TransferResult::Full;
         }
         match server.poll_tunnel(cx) {
-            Poll::Ready(Ok(bytes)) if !bytes.is_empty() => exchange.send_tunnel(bytes),
+            Poll::Ready(Ok(bytes)) if !bytes.is_empty() => {
+                self.moved.received += bytes.len() as u64;
+                exchange.send_tunnel(bytes);
+            }
             Poll::Ready(_) => self.server_ended = true,
             Poll::Pending => return TransferResult::Waiting,
         }
@@ -273,7 +298,10 @@ impl Tunnel {
             if let Poll::Ready(got) = exchange.poll_tunnel(cx, &mut self.block) {
                 flow = TransferResult::Moved;
                 match got {
-                    Ok(1..) => server.send_tunnel(&self.block),
+                    Ok(1..) => {
+                        self.moved.sent += self.block.len() as u64;
+                        server.send_tunnel(&self.block);
+                    }
                     Ok(0) | Err(_) => self.client_ended = true,
                 }
             }

@@ -33,7 +33,7 @@ pub(super) async fn send_range(file: &OpenFile, exchange: &mut Exchange<'_>, ran
         Err(error) => error,
     };
     match error {
-        TransferError::Client(gone) => exchange.abort(gone.name()),
+        TransferError::Client(gone) => exchange.abandon(gone),
         TransferError::Disk(error) => {
             tracing::error!(name: "file_read_failed", %error, "cannot read a file");
             exchange.abort("file_failed");

@@ -55,7 +55,7 @@ impl<'a> Forward<'a, '_> {
         let ended = match self.connect(&endpoint).await {
             Ok(Ok(call)) => self.upstream_request(entry, index, attempt, call).await,
             Err(gone) => {
-                self.exchange.abort(gone.name());
+                self.exchange.abandon(gone);
                 AttemptReport { signals: AttemptSignals::NONE, failed: None }
             }
             Ok(Err(failure)) => {
@@ -107,7 +107,7 @@ impl<'a> Forward<'a, '_> {
         match while_here(self.exchange, waiting).await {
             Ok(Ok(admission)) => return Some((admission, Instant::now())),
             Ok(Err(refused)) => self.refuse_open(refused.retry_after),
-            Err(gone) => self.exchange.abort(gone.name()),
+            Err(gone) => self.exchange.abandon(gone),
         }
         None
     }
@@ -222,7 +222,7 @@ impl<'a> Forward<'a, '_> {
                 (if failed { AttemptSignals::FAILED } else { AttemptSignals::WELL }, None)
             }
             AttemptEnd::ClientLost(gone) => {
-                self.exchange.abort(gone.name());
+                self.exchange.abandon(gone);
                 (ours, None)
             }
             AttemptEnd::BadBody(error) => {
@@ -286,7 +286,7 @@ impl<'a> Forward<'a, '_> {
                 if !wait.is_zero()
                     && let Err(gone) = while_here(self.exchange, tokio::time::sleep(wait)).await
                 {
-                    self.exchange.abort(gone.name());
+                    self.exchange.abandon(gone);
                     return AttemptResult::Over;
                 }
                 AttemptResult::Again

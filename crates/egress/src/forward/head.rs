@@ -69,7 +69,7 @@ impl ForwardOptions<'_> {
             HostSource::Client if head.authority().is_empty() => context.authority,
             HostSource::Client => head.authority(),
         };
-        let target = if self.routed { Cow::Owned(request_target(request)) } else { received_target(request) };
+        let target = self.target(request);
         let hop_by_hop = HopByHop::of(&head.fields);
         let (routed, mounted) = (self.routed, self.routed && request.mount() > 0);
         let (trace, traceparent) = (context.trace, context.trace.field(context.span));
@@ -103,6 +103,11 @@ impl ForwardOptions<'_> {
             upgrade: context.upgrade,
             websocket_accept: context.websocket_accept,
         });
+    }
+
+    /// Path and query as the upstream gets them.
+    pub(super) fn target<'r>(&self, request: &'r Request) -> Cow<'r, [u8]> {
+        if self.routed { Cow::Owned(request_target(request)) } else { received_target(request) }
     }
 
     /// What says that we have passed a response on.

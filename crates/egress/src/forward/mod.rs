@@ -165,7 +165,7 @@ impl<'a, 'c> Forward<'a, 'c> {
         match while_here(self.exchange, waiting).await {
             Ok(Ok(permit)) => return Some(permit),
             Ok(Err(refused)) => self.refuse_entrance(refused),
-            Err(gone) => self.exchange.abort(gone.name()),
+            Err(gone) => self.exchange.abandon(gone),
         }
         None
     }
@@ -223,7 +223,7 @@ impl<'a, 'c> Forward<'a, 'c> {
             first_byte: headed.saturating_duration_since(connected),
             body: ended.saturating_duration_since(headed),
         };
-        self.record.sent = self.body.received();
+        self.record.sent += self.body.received();
         let record = std::mem::take(&mut self.record);
         let stats = CompletedCall {
             upstream: self.upstream,
@@ -237,7 +237,9 @@ impl<'a, 'c> Forward<'a, 'c> {
         stats.keep(self.exchange.request_mut());
         if let Some(spans) = self.spans.take() {
             let scheme = self.settings.scheme.as_str();
-            spans.finish(&self.trace, &record, self.exchange.request(), (ended, elapsed), scheme);
+            let request = self.exchange.request();
+            let target = self.options.target(request);
+            spans.finish(&self.trace, &record, request, (ended, elapsed), (scheme, &target));
         }
         refusal::tell_story(&record, self.exchange);
         if self.options.is_of_app {

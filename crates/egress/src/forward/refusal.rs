@@ -19,7 +19,7 @@ impl Forward<'_, '_> {
                 self.respond(refusal.into());
             }
             Some(refusal) => self.exchange.abort(refusal.name),
-            None => self.exchange.abort("client_closed"),
+            None => self.exchange.abandon(error.client_loss()),
         }
     }
 

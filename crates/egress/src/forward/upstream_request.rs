@@ -254,7 +254,11 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
     fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<AttemptEnd> {
         let Some(call) = &mut self.call else { return Poll::Ready(AttemptEnd::Responded) };
         self.forward.exchange.deadlines().set(WaitKind::Slow, None);
-        match std::task::ready!(self.side.poll_tunnel(cx, self.forward.exchange, call)) {
+        let end = self.side.poll_tunnel(cx, self.forward.exchange, call);
+        let moved = self.side.tunnel_bytes();
+        self.forward.record.sent = moved.sent;
+        self.forward.record.received = moved.received;
+        match std::task::ready!(end) {
             TunnelEnd::ClientLost(gone) => Poll::Ready(AttemptEnd::ClientLost(gone)),
             TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(AttemptEnd::Responded),
         }

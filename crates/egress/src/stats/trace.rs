@@ -122,7 +122,7 @@ impl CallSpans {
         record: &CallRecord,
         request: &Request,
         (now, elapsed): (Instant, Duration),
-        scheme: &'static str,
+        (scheme, target): (&'static str, &[u8]),
     ) {
         let failed = !record.failures.is_empty() || record.status.max(record.responded) >= 500;
         if !self.tracer.keeps(&trace.context, failed, elapsed) {
@@ -155,7 +155,7 @@ impl CallSpans {
             parent: trace.parent,
             upstream: Arc::clone(&record.upstream),
             method: request.head.method.as_str().to_owned(),
-            target: cut(request.head.target()),
+            target: cut(target),
             scheme,
             attempts: self.attempts.into_iter().map(attempt).collect(),
             id: RequestId::new(request.number()),

@@ -365,7 +365,8 @@ impl Stream {
         let fate = match (&self.state.response, flushed) {
             (_, Err(gone)) => ResponseOutcome::ClientLost(gone),
             (ResponseState::Cut, Ok(())) => {
-                self.broken.map_or(ResponseOutcome::Cut, ResponseOutcome::ClientLost)
+                let gone = self.broken.or(self.state.client_lost);
+                gone.map_or(ResponseOutcome::Cut, ResponseOutcome::ClientLost)
             }
             (_, Ok(())) => ResponseOutcome::Complete,
         };
@@ -383,7 +384,7 @@ impl Stream {
                     self.cells.too_slow.add(1);
                     self.io.reset_on_close();
                 }
-                ResponseOutcome::Cut if !resets => self.linger().await,
+                _ if !resets && self.broken.is_none() => self.linger().await,
                 _ => {}
             }
             return Persistence::Close;

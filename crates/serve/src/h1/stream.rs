@@ -69,6 +69,8 @@ pub(crate) struct ExchangeState {
     pub(super) tunnel: bool,
     /// The framing of the cut response shows that it is incomplete.
     pub(super) shows_cut: bool,
+    /// It was cut because its client had left.
+    pub(crate) client_lost: Option<crate::ClientLoss>,
 }
 
 /// The progress of the response.
@@ -124,6 +126,7 @@ impl ExchangeState {
             from_upstream: false,
             tunnel: false,
             shows_cut: false,
+            client_lost: None,
         }
     }
 }

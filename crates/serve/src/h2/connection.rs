@@ -281,7 +281,8 @@ impl ConnectionTask {
         request.http2 = true;
         request.number = self.context.next_request_number();
         request.notes.reason = Some("http2_refused");
-        let (fate, elapsed) = (ResponseOutcome::Cut, Duration::ZERO);
+        // Whatever the crate has sent (431, a reset) is all of its response: nothing of ours was cut.
+        let (fate, elapsed) = (ResponseOutcome::Complete, Duration::ZERO);
         self.context.handler.finished(&request, &Outcome { status: 0, body_bytes: 0, fate, elapsed });
     }
 

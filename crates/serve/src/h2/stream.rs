@@ -81,6 +81,8 @@ pub(crate) struct Http2ExchangeState {
     pub(super) extended_connect: bool,
     /// The DATA of the stream is another protocol's.
     pub(super) switched: bool,
+    /// The response was cut because its client had left.
+    pub(crate) client_lost: Option<ClientLoss>,
 }
 
 impl Http2ExchangeState {
@@ -103,6 +105,7 @@ impl Http2ExchangeState {
             from_upstream: false,
             extended_connect: request.head.upgrade,
             switched: false,
+            client_lost: None,
         }
     }
 }
@@ -246,7 +249,7 @@ impl ServerStream {
             false => self.abort("handler_gave_up"),
         }
         let flushed = match self.state.response {
-            Http2ResponseState::Cut => self.broken.map_or(Ok(()), Err),
+            Http2ResponseState::Cut => self.broken.or(self.state.client_lost).map_or(Ok(()), Err),
             _ => std::future::poll_fn(|cx| self.poll_flush(cx)).await,
         };
         let fate = match (self.state.response, flushed) {

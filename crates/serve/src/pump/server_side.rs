@@ -9,7 +9,7 @@ use keepwarm_http1::{BadField, Fields, ResponseHead};
 use keepwarm_telemetry::stalls::Stall;
 use tokio::time::Sleep;
 
-use crate::{Exchange, ResponseBuffer, ServerExchange, Tunnel, TunnelEnd};
+use crate::{Exchange, ResponseBuffer, ServerExchange, Tunnel, TunnelBytes, TunnelEnd};
 use keepwarm_net::{ClientError, ResponsePart};
 
 /// How long to wait for a server's reaction to an expectation (`spec/http.md` §2).
@@ -22,7 +22,7 @@ pub struct ServerSide {
     expectation: Option<Pin<Box<Sleep>>>,
     /// Rare, and so in a box: the future of a request should fit an allocator's cached size (glibc: 1,032 bytes).
     trailers: Option<Box<Fields>>,
-    tunnel: Option<Tunnel>,
+    tunnel: Option<Box<Tunnel>>,
 }
 
 /// A part received from a server.
@@ -133,7 +133,7 @@ impl ServerSide {
         head: &'a ResponseHead,
         more: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<(), BadField> {
-        self.tunnel = Some(Tunnel::switch(exchange, head, more)?);
+        self.tunnel = Some(Box::new(Tunnel::switch(exchange, head, more)?));
         Ok(())
     }
 
@@ -153,5 +153,10 @@ impl ServerSide {
             Some(tunnel) => tunnel.poll(cx, exchange, server),
             None => Poll::Ready(TunnelEnd::Over),
         }
+    }
+
+    /// Bytes of the other protocol, so far.
+    pub fn tunnel_bytes(&self) -> TunnelBytes {
+        self.tunnel.as_ref().map(|tunnel| tunnel.moved()).unwrap_or_default()
     }
 }

@@ -18,7 +18,7 @@ pub struct CallAccessRecord<'a, F> {
     pub endpoint: Option<&'a str>,
     /// The method.
     pub method: &'a str,
-    /// The target as received.
+    /// The target as received; empty: the head could not be read, and the method says nothing.
     pub target: &'a [u8],
     /// The status of the response to the caller; 0: none.
     pub status: u16,
@@ -96,6 +96,11 @@ impl<'f, F: Iterator<Item = CallFailure<'f>>> CallAccessRecord<'_, F> {
         }
     }
 
+    /// Method and target; none of a head that could not be read.
+    fn request(&self) -> Option<(&str, &[u8])> {
+        (!self.target.is_empty()).then_some((self.method, self.target))
+    }
+
     /// What a person at a terminal looks for.
     ///
     /// ```text
@@ -107,9 +112,14 @@ impl<'f, F: Iterator<Item = CallFailure<'f>>> CallAccessRecord<'_, F> {
         out.push(b' ');
         Paint::Bold.over(out, color, |out| push_text(out, self.upstream.as_bytes()));
         out.push(b' ');
-        push_text(out, self.method.as_bytes());
-        out.push(b' ');
-        push_text(out, self.target);
+        match self.request() {
+            None => out.push(b'-'),
+            Some((method, target)) => {
+                push_text(out, method.as_bytes());
+                out.push(b' ');
+                push_text(out, target);
+            }
+        }
         super::push_time(out, self.elapsed, color);
         if let Some(reason) = self.reason {
             out.push(b' ');
@@ -131,9 +141,14 @@ impl<'f, F: Iterator<Item = CallFailure<'f>>> CallAccessRecord<'_, F> {
         out.extend_from_slice(b" [");
         out.extend_from_slice(&timestamp(self.time));
         out.extend_from_slice(b"] \"");
-        push_text(out, self.method.as_bytes());
-        out.push(b' ');
-        push_text(out, self.target);
+        match self.request() {
+            None => out.push(b'-'),
+            Some((method, target)) => {
+                push_text(out, method.as_bytes());
+                out.push(b' ');
+                push_text(out, target);
+            }
+        }
         out.extend_from_slice(b"\" ");
         match self.status {
             0 => out.push(b'-'),
@@ -182,8 +197,10 @@ impl<'f, F: Iterator<Item = CallFailure<'f>>> CallAccessRecord<'_, F> {
         out.push(b'"');
         push_member(out, "upstream", self.upstream.as_bytes());
         push_member(out, "endpoint", self.endpoint.unwrap_or_default().as_bytes());
-        push_member(out, "method", self.method.as_bytes());
-        push_member(out, "target", self.target);
+        if let Some((method, target)) = self.request() {
+            push_member(out, "method", method.as_bytes());
+            push_member(out, "target", target);
+        }
         if self.status != 0 {
             push_count(out, "status", self.status.into());
         }

@@ -235,7 +235,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             // A stream without an end is responded to as far as possible.
             self.app.handle_response(&self.call.summary);
         }
-        self.exchange.abort(gone.name());
+        self.exchange.abandon(gone);
         self.keep_time_of_abandoned();
         self.stop_waiting();
     }

@@ -63,8 +63,9 @@ impl Conversation<'_, '_> {
         let ended = self.ended.unwrap_or_else(Instant::now);
         let at = RequestInstants {
             received: self.exchange.received(),
-            first_waited: self.first_since.unwrap_or(self.since),
-            waited: self.since,
+            // One whose body never came has not waited for a worker: all of its time is reading.
+            first_waited: self.first_since.unwrap_or(ended),
+            waited: self.first_since.map_or(ended, |_| self.since),
             begun: self.call.in_work_since().unwrap_or(ended),
             headed: self.headed,
             ended,

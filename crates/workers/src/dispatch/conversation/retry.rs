@@ -14,6 +14,7 @@
 
 use std::time::Duration;
 
+use keepwarm_serve::ClientLoss;
 use keepwarm_telemetry::counters;
 use keepwarm_wire::frame::ResetCode;
 
@@ -38,7 +39,7 @@ impl Conversation<'_, '_> {
         self.app.handle_response(&self.call.summary);
         if code == ResetCode::CANCELLED {
             // It was told that its client has closed its side, and gave up: nobody's failure.
-            return self.exchange.abort("client_closed");
+            return self.exchange.abandon(ClientLoss::Closed);
         }
         let refusal = match code {
             ResetCode::TOO_SHORT => &refusals::BODY_TOO_SHORT,

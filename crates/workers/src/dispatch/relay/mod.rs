@@ -386,10 +386,12 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     /// Where the time went, for those who count it.
     fn times(&self) -> RequestTimes {
         let ended = self.ended.unwrap_or_else(Instant::now);
+        // One whose body never came has not waited for a worker: all of its time is reading.
+        let since = if self.given > 0 { self.since } else { ended };
         let at = RequestInstants {
             received: self.exchange.received(),
-            first_waited: self.since,
-            waited: self.waited.unwrap_or(self.since),
+            first_waited: since,
+            waited: self.waited.unwrap_or(since),
             begun: self.call.in_work_since().unwrap_or(ended),
             headed: self.headed,
             ended,

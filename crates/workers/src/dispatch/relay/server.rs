@@ -354,7 +354,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
                 }
             }
             if let Poll::Ready(gone) = self.exchange.poll_gone(cx) {
-                self.exchange.abort(gone.name());
+                self.exchange.abandon(gone);
                 return Poll::Ready(None);
             }
             if self.exchange.deadlines().poll_passed(WaitKind::Response, cx) {

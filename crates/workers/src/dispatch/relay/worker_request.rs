@@ -271,7 +271,7 @@ impl<'t, 'a, 'c, C: Dialect> WorkerRequest<'t, 'a, 'c, C> {
     /// The connection to the server is closed with it: that is how HTTP/1 says so. A script is left to end, or to
     /// notice.
     pub(super) fn client_gone(&mut self, gone: ClientLoss) -> AttemptResult {
-        self.relay.exchange.abort(gone.name());
+        self.relay.exchange.abandon(gone);
         self.leave_running(Reader::Gone);
         AttemptResult::Over
     }
