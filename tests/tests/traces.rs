@@ -379,7 +379,8 @@ fn a_request_whose_body_never_came_has_not_waited() {
     client.half_close();
     let request = collector.request("/left");
     assert_eq!((request.status, request.attribute("keepwarm.reason")), (0, "client_closed"));
-    let phases = request.children(&collector.spans());
+    let spans = collector.spans();
+    let phases = request.children(&spans);
     assert!(phases.iter().all(|span| span.start >= request.start && span.end <= request.end), "{phases:#?}");
     assert!(phases.iter().all(|span| span.name == "queue" && span.start == span.end), "{phases:#?}");
 }
