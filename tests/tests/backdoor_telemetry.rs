@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keepwarm_tests::origin::{After, Origin, ok};
+use keepwarm_tests::origin::{After, Gate, Origin, ok};
 use keepwarm_tests::process::wait_until;
 use keepwarm_tests::tools::nobody;
 use keepwarm_tests::{Server, admin, get_local as get, keepwarm, tools};
@@ -353,16 +353,18 @@ fn the_bytes_of_a_tunnel_are_counted() {
 /// The upstream has failed, and its response is cut: Keepwarm has not responded with an error.
 #[test]
 fn a_response_that_is_cut_is_no_refusal() {
-    let origin = Origin::start(|_, stream| {
-        let _ = stream
-            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n")
-            .and_then(|()| stream.write_all(&[b'x'; 60_000]));
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc");
+        held.wait();
         After::Close
     });
     let server = door(origin.address(), "");
     let mut client = server.client();
     client.send(get("/"));
     assert_eq!(client.head("GET").0, 200);
+    gate.open();
     client.read_to_end();
     let record = records(&server, 1).remove(0);
     assert_eq!((&record["status"], &record["reason"]), (&200.into(), &"truncated".into()), "{record}");
