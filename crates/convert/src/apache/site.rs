@@ -5,6 +5,7 @@ mod directories;
 pub(super) mod mounts;
 mod parts;
 mod pieces;
+mod programs;
 mod proxy;
 mod redirects;
 pub(super) mod regions;
@@ -212,18 +213,12 @@ impl<'a> Reader<'a> {
         for (number, mount) in mounts.iter().enumerate() {
             content.extend(self.mounted(host, mount).into_iter().map(|route| (Some(number), route)));
         }
-        for name in ["scriptalias", "scriptaliasmatch", "aliasmatch", "wsgiscriptalias", "wsgidaemonprocess"]
-        {
-            for node in host.each(name) {
-                let todo = match name.starts_with("wsgi") {
-                    true => {
-                        "let Keepwarm run the app: `entry = \"shop.wsgi:application\"` of an `[app.NAME]`"
-                    }
-                    false => "write its route by hand",
-                };
-                self.ledger.lost(node.origin, "it has no counterpart", todo);
-            }
+        let programs = self.programs(host);
+        if programs.iter().any(Route::is_for_all) {
+            // In place of the document root: its files may be the program's own.
+            content.retain(|(mount, _)| mount.is_none() || *mount != root);
         }
+        content.extend(programs.into_iter().map(|route| (None, route)));
         routes.extend(self.sections(host, &mounts, content));
         let headers = self.headers(host.all.iter().copied());
         let pages = self.error_pages(host);
