@@ -76,7 +76,7 @@ def completed(example, directory):
         for name in dict.fromkeys(re.findall(rf'\b{key} = "([\w-]+)"', text)):
             if f"{kind}.{name}" not in tables:
                 after.append(f"\n[{kind}.{name}]\n{content}\n")
-    return (text + "".join(after)).replace("/etc/ssl/", f"{directory}/ssl/")
+    return (text + "".join(after)).replace("/etc/ssl/", f"{directory}/ssl/").replace('entry = "/srv/', f'entry = "{directory}/srv/')
 
 
 def certificates(directory):
@@ -112,7 +112,7 @@ def wrong_examples(page, text, binary):
             (pathlib.Path(directory) / "conf.d").mkdir()
             (pathlib.Path(directory) / "conf.d/empty.toml").touch()
             # Files and directories that examples serve; they may be empty.
-            for served in ["public/assets", "var/files", "sites", "users"]:
+            for served in ["public/assets", "var/files", "sites", "users", "srv/intranet"]:
                 (pathlib.Path(directory) / served).mkdir(parents=True)
             for script in ["public/index.php", "keepwarm.php"]:
                 (pathlib.Path(directory) / script).write_text("<?php\n")
