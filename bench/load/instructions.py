@@ -4,8 +4,9 @@
     bench/.venv/bin/python bench/load/instructions.py --before BINARY [--requests N] [--only CASE] [--smoke]
 
 Counted is the data-plane thread, in user space, from the request in its socket until it waits for events again and the response is there: `steps.c`
-steps it by ptrace. Requests come one after the other on one connection. The turn of its timers each 100 ms falls into some of them, so the least and the
-median of all requests are compared. Neither the kernel's work nor that of other threads (the log's) is counted; `bursts.py` compares all of it as CPU time.
+steps it by ptrace. Requests come one after the other on one connection. Timers that are due each 100 ms are in some of them, and a step takes up to 40 µs on
+a virtual machine: the least of all requests is free of them for a fixed response; where a request has several turns, each has them, in both builds. Neither
+the kernel's work nor that of other threads (the log's) is counted; `bursts.py` compares all of it as CPU time.
 """
 
 import argparse

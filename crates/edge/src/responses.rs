@@ -89,9 +89,15 @@ impl FixedResponse {
 
     pub(crate) fn respond(&self, exchange: &mut Exchange<'_>, captures: &[Vec<u8>]) {
         let made = self.body.made(Values { request: exchange.request(), captures });
-        let length = made.as_ref().map(|body| body.len().to_string());
-        let length = length.as_ref().map(|length| (b"Content-Length".as_slice(), length.as_bytes()));
-        match exchange.head(self.status, None, false, pairs(&self.fields).chain(length)) {
+        let begun = match &made {
+            None => exchange.head(self.status, None, false, pairs(&self.fields)),
+            Some(body) => {
+                let length = body.len().to_string();
+                let length = std::iter::once((b"Content-Length".as_slice(), length.as_bytes()));
+                exchange.head(self.status, None, false, pairs(&self.fields).chain(length))
+            }
+        };
+        match begun {
             Ok(_) => {
                 exchange.data(made.as_deref().unwrap_or(self.body.fixed()));
                 exchange.end();

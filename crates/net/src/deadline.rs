@@ -56,15 +56,23 @@ impl Deadlines {
     }
 
     /// Sets, moves or (with `None`) lifts a deadline.
+    #[inline]
     pub fn set(&self, wait: WaitKind, at: Option<Instant>) {
         // Not before: most requests of HTTP/2 are served before any is set, and the ticker would keep the storage of each until its next look.
-        if at.is_some() && !self.0.is_registered.replace(true) {
-            REGISTERED.with_borrow_mut(|all| all.push(Rc::downgrade(&self.0)));
+        if at.is_some() && !self.0.is_registered.get() {
+            self.register();
         }
         if let Some(cell) = self.0.at.get(wait as usize) {
             cell.set(at);
         }
         self.0.passed.set(self.0.passed.get() & !(1 << wait as u8));
+    }
+
+    /// Tells the ticker. Once for each connection.
+    #[cold]
+    fn register(&self) {
+        self.0.is_registered.set(true);
+        REGISTERED.with_borrow_mut(|all| all.push(Rc::downgrade(&self.0)));
     }
 
     /// Sets a deadline `after` from now.

@@ -341,6 +341,7 @@ impl Io {
     }
 
     /// Whether it was never waited for, and may have something to read.
+    #[inline]
     pub fn is_fresh(&self) -> bool {
         matches!(self.state, IoState::Fresh(_)) && !self.drained
     }

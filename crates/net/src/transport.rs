@@ -120,6 +120,7 @@ impl Transport {
     }
 
     /// Waits until something of `slices`, or of what was taken before, has left.
+    #[inline]
     pub fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -139,6 +140,7 @@ impl Transport {
     }
 
     /// Waits until a read may find something, without needing a buffer.
+    #[inline]
     pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.kind {
             Kind::Plain(io) => io.poll_readable(cx),
@@ -148,6 +150,7 @@ impl Transport {
     }
 
     /// Whether something may be read without waiting: it was never waited for, or decrypted bytes are there.
+    #[inline]
     pub fn is_fresh(&self) -> bool {
         match &self.kind {
             Kind::Plain(io) => io.is_fresh(),
