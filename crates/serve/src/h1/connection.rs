@@ -370,11 +370,12 @@ impl Stream {
             }
             (_, Ok(())) => ResponseOutcome::Complete,
         };
+        let ended = Instant::now();
         let outcome = Outcome {
             status: self.state.status,
             body_bytes: self.state.body_sent,
             fate,
-            elapsed: self.request.received.elapsed(),
+            elapsed: ended.saturating_duration_since(self.request.received),
         };
         self.under_way = false;
         handler.finished(&self.request, &outcome);
@@ -397,8 +398,9 @@ impl Stream {
         let ResponseState::Ended { keep } = self.state.response else {
             return Persistence::Close;
         };
+        let waits_for_body = !self.state.body_done;
         if keep && self.drain_body().await {
-            self.continue_or_rest();
+            self.continue_or_rest(if waits_for_body { Instant::now() } else { ended });
             return Persistence::Keep;
         }
         if self.state.refused
@@ -417,10 +419,10 @@ impl Stream {
         self.state.websocket.is_none() && !self.state.tunnel && self.state.facts.wants_persistence()
     }
 
-    fn continue_or_rest(&mut self) {
+    /// `now`: when nothing was left to read or to write. The clock is not read again for it.
+    fn continue_or_rest(&mut self, now: Instant) {
         self.state = ExchangeState::new(self.state.facts, &self.context.limits);
         if self.storage.read.is_empty() {
-            let now = Instant::now();
             self.rest(now);
             self.deadlines.set(WaitKind::Read, now.checked_add(self.context.limits.idle));
         }
