@@ -79,7 +79,11 @@ def reasons():
         found[cells[0].strip("`")].append((heading, cells[1:]))
     for name, cases in found.items():
         text = f"# `{name}`\n\nThe reason of an [error response](../errors.md). It is in the body of the response, in the [log](../../operate/logs.md), in the access log and in `keepwarm_refusals_total`.\n"
-        for heading, (status, *response, why) in cases:
+        for heading, (*status, why) in cases:
+            if not status:
+                text = f"# `{name}`\n\nA reason in the [access log](../../operate/logs.md).\n\n## {heading}\n\n{with_links(why, name)}\n"
+                continue
+            status, *response = status
             # Faults of syntax have one response for all, which that section says.
             response = f"**Response**: {response[0]}\n\n**When, and what to do**" if response else "**The client, the app's server or the upstream**"
             text += f"\n## {heading}\n\n**Status**: {status}\n\n{response}: {with_links(why, name)}\n"

@@ -35,6 +35,57 @@ faults](../guide/encrypted-upstreams.md) have reasons of their own.
 |---|---|---|
 ";
 
+/// Reasons of requests that ended without an error response, and when that is.
+const ENDINGS: [(&str, &str); 14] = [
+    ("auth_denied", "The service of `auth_request` denied the request; its response was passed on."),
+    (
+        "body_too_long",
+        "The app sent more than its `Content-Length`: what was too much has been dropped. Correct the app.",
+    ),
+    (
+        "client_closed",
+        "The client closed its side before its request was complete, or while it waited for the response. If that is frequent, responses take longer than clients wait.",
+    ),
+    (
+        "client_reset",
+        "The client reset the connection or its HTTP/2 stream: a browser does, when its user leaves the page. If that is frequent, responses take longer than clients wait.",
+    ),
+    (
+        "client_too_slow",
+        "The client took nothing of its response for `limits.write_timeout`, and the connection was reset.",
+    ),
+    ("compression_failed", "The response could not be compressed to its end, and was cut. Please report it."),
+    ("cut", "The response was cut after it had begun; a log record with the same request id has the cause."),
+    ("drained", "A WebSocket or another tunnel was closed, because its process was replaced or stopped."),
+    ("draining", "The response was cut: it was not complete when its worker reached `drain_timeout`."),
+    (
+        "handler_gave_up",
+        "The work on the request ended without a response: a bug in Keepwarm. Please report it.",
+    ),
+    (
+        "head_incomplete",
+        "The client left in the midst of the request's head. The record has neither request nor status.",
+    ),
+    ("http2_refused", "The request violates HTTP/2 (RFC 9113 §8): it got 431, or its stream was reset."),
+    (
+        "not_a_websocket",
+        "A request over HTTP/2 opened a WebSocket, and the response was a page of 2xx: the client got it with 501, as 2xx would open the WebSocket (RFC 8441 §5).",
+    ),
+    (
+        "tunnel_idle",
+        "A WebSocket or another tunnel moved no byte for `limits.websocket_idle`, and was closed.",
+    ),
+];
+
+const WITHOUT_RESPONSE: &str = "
+## Requests that end without an error response
+
+These reasons are in the access log.
+
+| reason | when, and what to do |
+|---|---|
+";
+
 /// The page.
 pub(crate) fn markdown() -> String {
     let mut page = HEAD.to_owned();
@@ -55,10 +106,14 @@ pub(crate) fn markdown() -> String {
     for (status, reason, sentence) in faults() {
         page.push_str(&format!("| `{reason}` | {status} | {sentence} |\n"));
     }
+    page.push_str(WITHOUT_RESPONSE);
+    for (reason, when) in ENDINGS {
+        page.push_str(&format!("| `{reason}` | {when} |\n"));
+    }
     page
 }
 
-/// The error responses of a reason, as plain text.
+/// What a reason means, as plain text.
 pub(crate) fn explain(reason: &str) -> Option<String> {
     let mut text = String::new();
     for (title, subject, table) in SECTIONS {
@@ -75,13 +130,18 @@ pub(crate) fn explain(reason: &str) -> Option<String> {
             ));
         }
     }
+    for (_, when) in ENDINGS.iter().filter(|(name, _)| *name == reason) {
+        text.push_str(&format!(
+            "{reason}: a request that ended without an error response\n  when:     {when}\n"
+        ));
+    }
     Some(text).filter(|text| !text.is_empty())
 }
 
 /// Every reason.
 pub(crate) fn reasons() -> impl Iterator<Item = &'static str> {
     let errors = SECTIONS.iter().flat_map(|(_, _, table)| table.iter().map(|error| error.reason));
-    errors.chain(faults().map(|(_, reason, _)| reason))
+    errors.chain(faults().map(|(_, reason, _)| reason)).chain(ENDINGS.map(|(reason, _)| reason))
 }
 
 /// Status, reason, and what was done wrong.
@@ -146,5 +206,17 @@ mod tests {
         assert!(text.contains("(Apps)") && text.contains("(Calls to an endpoint of an upstream)"), "{text}");
         assert!(explain("bare_lf").unwrap().starts_with("bare_lf: status 400 when the client"));
         assert_eq!(explain("no_such_reason"), None);
+        let text = explain("client_reset").unwrap();
+        assert!(text.starts_with("client_reset: a request that ended without an error response"), "{text}");
+    }
+
+    #[test]
+    fn an_end_without_an_error_response_is_none_of_the_errors() {
+        let sorted = ENDINGS.is_sorted_by_key(|(reason, _)| *reason);
+        assert!(sorted);
+        let errors: Vec<&str> = reasons().take(reasons().count() - ENDINGS.len()).collect();
+        for (reason, when) in ENDINGS {
+            assert!(!errors.contains(&reason) && when.ends_with('.') && !when.contains('|'), "{reason}");
+        }
     }
 }
