@@ -250,7 +250,11 @@ fn python_setting(name: &str, value: &Setting, from: Origin, server: &mut Server
             None => ledger.differs(from, "connections are persistent; they occupy no worker"),
         },
         "limit_request_line" => listener_limit("request_line", value.number().filter(|n| *n > 0), from, server, ledger),
-        "limit_request_fields" => listener_limit("header_fields", value.number(), from, server, ledger),
+        "limit_request_fields" => {
+            // The most that gunicorn ever takes.
+            let number = value.number().map(|number| if number <= 0 { 32_768 } else { number });
+            listener_limit("header_fields", number, from, server, ledger);
+        }
         "header_map" if value.text() == "dangerous" => ledger.differs(
             from,
             "headers whose name has a `_` are dropped: an app would take `X_User` for `X-User`",
@@ -341,7 +345,14 @@ fn worker_class(text: &str, from: Origin, table: &mut Table, ledger: &mut Ledger
 
 fn listener_limit(key: &str, number: Option<i64>, from: Origin, server: &mut Server, ledger: &mut Ledger) {
     match number {
-        Some(number) => server.site.listener.set_in(&["limits"], key, number.clamp(16, 65_536), from),
+        Some(number) => {
+            let least = if key == "header_fields" { 1 } else { 16 };
+            let limit = number.clamp(least, 65_536);
+            server.site.listener.set_in(&["limits"], key, limit, from);
+            if limit != number {
+                ledger.differs(from, format!("the nearest value that `limits.{key}` can have is {limit}"));
+            }
+        }
         None => ledger.differs(from, format!("there always is a limit (`limits.{key}`)")),
     }
 }
