@@ -251,8 +251,10 @@ def raises(environ, start_response):
 def raises_late(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain")])
 
+    length = int(query(environ).get("bytes", 10))
+
     def blocks():
-        yield b"x" * 10
+        yield b"x" * length
         raise ValueError("after the response began")
 
     return blocks()

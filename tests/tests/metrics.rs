@@ -164,6 +164,9 @@ fn the_page_describes_every_metric() {
     assert_eq!(server.ask(format!("POST {die}")).status, 502);
     server.client().patient(LONG).ask(format!("GET {die}"));
     server.client().patient(LONG).ask("GET /bare-lf HTTP/1.1\r\nHost: faulty.example\r\n\r\n");
+    let mut cut = server.client().patient(LONG);
+    cut.send("GET /raise-late?bytes=1000000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(cut.try_response("GET").is_err());
     server.client().patient(LONG).ask(get("/mirrored"));
     server.client().patient(LONG).ask(get("/authorized"));
     let door = server.folder().join("nobody.sock");
@@ -179,6 +182,7 @@ fn the_page_describes_every_metric() {
         r#"keepwarm_upstream_refusals_total{upstream="nobody",reason="trace_refused"}"#,
         r#"keepwarm_retries_total{app="app",reason="worker_died"}"#,
         r#"keepwarm_refusals_total{app="app",reason="worker_died"}"#,
+        r#"keepwarm_incomplete_responses_total{app="app",reason="app_error"}"#,
         r#"keepwarm_mirrored_requests_total{app="app",outcome="ok"}"#,
         r#"keepwarm_auth_requests_total{app="app",outcome="allowed"}"#,
         r#"keepwarm_stalls_total{app="app",kind="close_added"}"#,

@@ -12,7 +12,7 @@ use keepwarm_tests::origin::Origin;
 use keepwarm_tests::otlp::Collector;
 use keepwarm_tests::process::wait_until;
 use keepwarm_tests::tools::{free_port, run_ok};
-use keepwarm_tests::{Client, Server, admin, get, root};
+use keepwarm_tests::{Client, Failure, Server, admin, get, root};
 use serde_json::Value;
 
 const LONG: Duration = Duration::from_secs(90);
@@ -122,7 +122,7 @@ fn the_rules_are_valid_and_fire_when_they_should() {
 fn server(collector: &Collector, origin: &Origin) -> Server {
     let config = format!(
         "[admin]\nbind = \"127.0.0.1:0\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n\
-         [[listen.main.route]]\npath = \"/search/*\"\nupstream = \"search\"\n[[listen.main.route]]\npath = \"/app/*\"\napp = \"app\"\n\
+         [[listen.main.route]]\npath = \"/search/*\"\nupstream = \"search\"\n[[listen.main.route]]\npath = \"/app/*\"\napp = \"app\"\n[[listen.main.route]]\npath = \"/raise-late\"\napp = \"app\"\n\
          [listen.secure]\nbind = \"unix:@DIR@/secure.sock\"\ntls = {{ cert = \"@DIR@/shop.pem\", key = \"@DIR@/shop.key\" }}\nroute = [{{ respond = 204 }}]\n\
          [app.app]\nentry = \"wsgi_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\
          [process.mail]\ncommand = [\"sleep\", \"1000\"]\nuser = \"root\"\n\
@@ -142,6 +142,10 @@ fn cause_everything(server: &Server) {
     for path in ["/app/a", "/search/a", "/missing"] {
         server.ask(get(path));
     }
+    // More than waits for its end before it is sent.
+    let mut cut = server.client();
+    cut.send(get("/raise-late?bytes=1000000"));
+    assert!(matches!(cut.try_response("GET"), Err(Failure::Cut(_) | Failure::Reset(_))));
     // A client of HTTP/1.0 that wants no kept connection: a stall that was removed.
     server.ask("GET /app/old HTTP/1.0\r\nHost: localhost\r\n\r\n");
 }

@@ -62,7 +62,9 @@ fn a_full_disk_fails_spooled_bodies_only() {
     let refused = upload(&server, 8 << 20);
     assert_eq!((refused.status, refused.json()["reason"].as_str()), (500, Some("spill_failed")));
     let refusals = r#"keepwarm_refusals_total{app="app",reason="spill_failed"}"#;
-    assert_eq!(admin::wait_for_metric(&server, refusals, 5.0), 5.0);
+    assert_eq!(admin::wait_for_metric(&server, refusals, 1.0), 1.0);
+    let cut = r#"keepwarm_incomplete_responses_total{app="app",reason="spill_failed"}"#;
+    assert_eq!(admin::wait_for_metric(&server, cut, 4.0), 4.0);
     assert_eq!(server.ask(get("/list")).text(), "pong");
 }
 

@@ -8,7 +8,7 @@ use keepwarm_http1::{Version, normalize_path};
 use keepwarm_net::thread_index;
 use keepwarm_serve::{Outcome, Request, ResponseOutcome};
 use keepwarm_telemetry::meters::{self, FinishedRequest, RequestPhases, RouteMeter};
-use keepwarm_telemetry::{AccessRecord, Format, RequestId, Sink, stalls};
+use keepwarm_telemetry::{AccessRecord, Format, RequestId, Sink, counters, stalls};
 
 use crate::matcher::{Conditions, RequestView};
 use crate::pattern::host_of;
@@ -115,6 +115,14 @@ pub(crate) fn measure(request: &Request, outcome: &Outcome) -> bool {
         request.notes.stalls.iter().for_each(|stall| stalls::record(&meter.app, stall));
     }
     may_be_slow
+}
+
+/// Counts a response that was not completed for a reason other than its client.
+pub(crate) fn count_incomplete(request: &Request, outcome: &Outcome) {
+    if outcome.fate == ResponseOutcome::Cut {
+        let app = request.notes.meter.map_or("", |meter| &meter.app);
+        counters::INCOMPLETE.count(app, reason(request, outcome).unwrap_or("cut"));
+    }
 }
 
 /// Why a response is not what it might have been: what was noted first, else how it ended.

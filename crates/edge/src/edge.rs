@@ -13,7 +13,7 @@ use keepwarm_serve::{
 };
 use keepwarm_telemetry::timelines::are_calls_held;
 
-use crate::access::measure;
+use crate::access::{count_incomplete, measure};
 use crate::forwarding::{LOCAL, judge, set_fields};
 use crate::maintenance;
 use crate::matcher::RequestView;
@@ -73,6 +73,7 @@ impl Frontend for Edge {
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
         let may_be_slow = measure(request, outcome);
+        count_incomplete(request, outcome);
         let calls =
             (are_calls_held() && request.notes.times().is_some()).then(|| notable::take_calls_of(request));
         if may_be_slow || notable::may_have_failed(outcome) {

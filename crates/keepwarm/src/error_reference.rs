@@ -20,8 +20,9 @@ Generated from the definitions in the code by `make docs`; `keepwarm explain REA
 
 These are the responses that Keepwarm makes itself. Each has a reason: it is in the body of the response, in the log, in
 the access log and in `keepwarm_refusals_total`. `{}` stands for a detail of the case. Once a part of the response has
-been sent, the connection is cut instead, with the same reason. [Requests](../operate/requests.md) and
-[calls to upstreams](../operate/upstream-failures.md) that fail are described in the guide for operators.
+been sent, the connection is cut instead, with the same reason, and counted in `keepwarm_incomplete_responses_total`.
+[Requests](../operate/requests.md) and [calls to upstreams](../operate/upstream-failures.md) that fail are described in
+the guide for operators.
 ";
 
 const FAULTS: &str = "

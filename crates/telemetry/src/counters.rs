@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Error responses of Keepwarm itself, by reason.
 pub static REFUSALS: Family = Family::new();
+/// Responses that Keepwarm did not complete, by reason.
+pub static INCOMPLETE: Family = Family::new();
 /// Copies of requests for a route's `mirror`, by target and outcome.
 pub static MIRRORED: Family = Family::new();
 /// Requests of a route's `auth_request`, by service and outcome.

@@ -295,6 +295,12 @@ fn words() -> Vec<Family> {
             rows(&counters::REFUSALS, "reason"),
         ),
         counter(
+            "keepwarm_incomplete_responses",
+            "Responses that Keepwarm did not complete: it ended the connection or the stream",
+            None,
+            rows(&counters::INCOMPLETE, "reason"),
+        ),
+        counter(
             "keepwarm_mirrored_requests",
             "Copies of requests for the mirror of a route, by outcome",
             None,
