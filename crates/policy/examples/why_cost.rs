@@ -77,7 +77,13 @@ fn sample(second: u32) -> Sample {
         ..UpstreamSample::default()
     });
     let machine = MachineStep { seconds: 1, cores: 4, busy: 0.5, ours: 0.4, ..MachineStep::default() };
-    Sample { machine, apps: apps.collect(), upstreams: upstreams.collect(), spill_full: 0 }
+    Sample {
+        machine,
+        apps: apps.collect(),
+        upstreams: upstreams.collect(),
+        spill_full: 0,
+        spill_failed: None,
+    }
 }
 
 fn route_sample(route: usize, times: Times) -> RouteSample {

@@ -34,7 +34,7 @@ pub use self::finding::{Finding, Subject};
 pub use self::history::{AppHistory, EVENTS_MAX, Event, ROUTES_MAX, UpstreamHistory, WorkerGrowth};
 pub use self::sample::{
     AppCallSample, AppSample, AppStep, HeldRoute, MachineStep, Processors, RouteSample, RouteStep, Sample,
-    UpstreamSample, UpstreamStep, WorkerSample,
+    SpillFailure, UpstreamSample, UpstreamStep, WorkerSample,
 };
 pub use self::saved::{SAVED_MAX, SavedError};
 pub use self::series::{FIVES, SECONDS, Series, Step, TENS};
@@ -52,6 +52,8 @@ pub struct Why {
     machine: history::MachineHistory,
     /// Responses that found no room, by second: a minute.
     spill_full: VecDeque<u32>,
+    /// What was lost to the disk, by second: a minute.
+    spill_failed: VecDeque<Option<SpillFailure>>,
     events: VecDeque<Event>,
     findings: Vec<Finding>,
     /// When each verdict was first and last given.
@@ -67,6 +69,7 @@ impl Why {
         self.keep_apps(sample, &mut events);
         self.keep_upstreams(sample, &mut events);
         series::push(&mut self.spill_full, sample.spill_full, 60);
+        series::push(&mut self.spill_failed, sample.spill_failed.clone(), 60);
         for event in events {
             self.note(event.subject, event.text);
         }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use keepwarm_egress::Upstream;
-use keepwarm_net::restarted;
+use keepwarm_net::{SPILL, restarted};
 use keepwarm_policy::BreakerState;
 use keepwarm_policy::why::{
-    AppCallSample, AppSample, AppStep, HeldRoute, MachineStep, RouteSample, RouteStep, Sample, Times,
-    UpstreamSample, UpstreamStep, WorkerSample,
+    AppCallSample, AppSample, AppStep, HeldRoute, MachineStep, RouteSample, RouteStep, Sample, SpillFailure,
+    Times, UpstreamSample, UpstreamStep, WorkerSample,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::{self, RouteTotals};
@@ -31,6 +31,19 @@ use crate::status::view::{ServedConfig, View};
 const EACH: Duration = Duration::from_secs(1);
 /// The class of 5xx in [`meters::CLASSES`].
 const FAILED: usize = 5;
+
+/// What was lost to the disk in this second, and the room that it has left.
+fn spill_failure(lost: u32) -> Option<SpillFailure> {
+    (lost > 0).then(|| {
+        let folder = std::env::temp_dir();
+        let space = rustix::fs::statvfs(&folder).ok();
+        SpillFailure {
+            lost,
+            folder: folder.display().to_string().into(),
+            free: space.map(|space| space.f_bavail.saturating_mul(space.f_frsize)),
+        }
+    })
+}
 
 /// Samples until the view is gone.
 pub(crate) fn observe(view: &Arc<View>) {
@@ -74,6 +87,7 @@ struct Sampler {
     app_calls: HashMap<AppUpstream, AppCalls>,
     lost: HashMap<Arc<str>, u64>,
     spill_full: u64,
+    spill_failures: u64,
     machine: MachineTotals,
     limited: Vec<LimitedGroup>,
     own: ProcessTotals,
@@ -107,6 +121,7 @@ impl Sampler {
             apps,
             upstreams: self.upstreams(&served, &stalls),
             spill_full: narrow(since(&mut self.spill_full, counters::SPILL_FULL.value())),
+            spill_failed: spill_failure(narrow(since(&mut self.spill_failures, SPILL.failures()))),
         };
         // What was counted before the first sample is of no second.
         if elapsed.is_some() {

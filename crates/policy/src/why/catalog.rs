@@ -33,7 +33,7 @@ pub fn rule(id: &str) -> Option<&'static Rule> {
 }
 
 /// All of them.
-pub static RULES: [&Rule; 15] = [
+pub static RULES: [&Rule; 16] = [
     &UPSTREAM_FAILING,
     &UPSTREAM_SLOW,
     &ROUTE_HOLDS_WORKERS,
@@ -47,6 +47,7 @@ pub static RULES: [&Rule; 15] = [
     &BOOT_PER_REQUEST,
     &HANDSHAKES_PER_CALL,
     &TIMEOUT_LADDER,
+    &SPILL_DISK,
     &SPILL_LIMIT,
     &CLIENT_WAITS,
 ];
@@ -192,6 +193,16 @@ pub(super) static TIMEOUT_LADDER: Rule = Rule {
     threshold: "In the last 5 minutes calls were lost on kept connections in at least 3 different steps of 10 s.",
     reason: "A restart of the upstream loses calls once, in one step. Idle timeouts in the wrong order lose them again and again.",
     remedy: "Set `pool.idle_timeout` of the upstream below the keep-alive timeout of its server.",
+};
+
+pub(super) static SPILL_DISK: Rule = Rule {
+    id: "spill_disk",
+    severity: Severity::Fault,
+    meaning: "Spill files of large request bodies and of responses for slow clients cannot be written, so these requests fail.",
+    threshold: "In the last minute a request body or a response was lost to its spill file.",
+    reason: "One of them is a disk that is full, or a limit on the size of files: the next one fails as well.",
+    remedy: "Make room on the disk of the temporary directory, or set `TMPDIR` to a directory on another one; raise a limit on the \
+             size of files (`ulimit -f`). `server.limits.spill` should not be more than the disk has.",
 };
 
 pub(super) static SPILL_LIMIT: Rule = Rule {

@@ -27,6 +27,7 @@ pub(super) fn findings(why: &Why) -> Vec<Finding> {
         findings.extend(app::others(why, name, history));
     }
     findings.extend(why.upstreams.iter().flat_map(|(name, history)| others::upstream(name, history)));
+    findings.extend(others::spill_disk(why));
     findings.extend(others::spill(why));
     // The same cause may hold up several apps: it is named once.
     let mut named = std::collections::BTreeSet::new();

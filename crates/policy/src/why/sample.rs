@@ -17,6 +17,19 @@ pub struct Sample {
     pub upstreams: Vec<UpstreamSample>,
     /// Responses that waited for their clients because memory and spill files were at their limit.
     pub spill_full: u32,
+    /// Request bodies and responses that were lost to the disk of spill files, if any.
+    pub spill_failed: Option<SpillFailure>,
+}
+
+/// What was lost to the disk of spill files in one second.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SpillFailure {
+    /// How many request bodies and responses.
+    pub lost: u32,
+    /// The directory of the files.
+    pub folder: Arc<str>,
+    /// Its free bytes, if known.
+    pub free: Option<u64>,
 }
 
 /// An app in one second.

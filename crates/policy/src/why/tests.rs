@@ -489,6 +489,25 @@ fn a_full_spill_is_named_and_a_client_that_waits_is_a_note() {
     assert_eq!(why.findings()[0].rule.severity, Severity::Note);
 }
 
+#[test]
+fn a_disk_that_takes_no_spill_files_is_named_for_a_minute() {
+    let failure = |lost, free| Some(SpillFailure { lost, folder: "/var/tmp".into(), free });
+    let mut why = after_a_history();
+    feed(&mut why, 1, |sample, _| sample.spill_failed = failure(4, Some(5 << 20)));
+    feed(&mut why, 1, |sample, _| sample.spill_failed = failure(1, Some(3 << 20)));
+    assert_eq!(ids(&why), ["spill_disk"]);
+    let found = &why.findings()[0];
+    let evidence = "5 request bodies and responses were lost in the last minute: spill files failed in /var/tmp, which has 3 MiB left";
+    assert_eq!(found.evidence, evidence);
+    assert_eq!(found.figures, [("lost", 5.0), ("free_bytes", 3_145_728.0)]);
+    feed(&mut why, 58, |_, _| {});
+    assert_eq!(ids(&why), ["spill_disk"]);
+    feed(&mut why, 2, |_, _| {});
+    assert!(ids(&why).is_empty());
+    feed(&mut why, 1, |sample, _| sample.spill_failed = failure(1, None));
+    assert!(why.findings()[0].evidence.ends_with("failed in /var/tmp"));
+}
+
 /// Workers wait for clients: more of them, or a limit for the route, would move that only.
 #[test]
 fn a_full_spill_is_named_and_not_the_queue_and_slow_responses_that_it_causes() {

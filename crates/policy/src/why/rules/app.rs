@@ -130,8 +130,9 @@ fn demand(app: &AppHistory) -> Option<f64> {
 /// What has no part in its queue.
 pub(super) fn others(why: &Why, name: &Arc<str>, app: &AppHistory) -> Vec<Finding> {
     let minute = app.series.recent(60);
-    // At the limit, that clients are slow is what the limit is about.
-    let slow = (others::without_room(why) == 0).then(|| slow_clients(name, app)).flatten();
+    // At the limit, and where the disk fails, that clients are slow is what these are about.
+    let has_room = others::without_room(why) == 0 && others::spill_disk(why).is_none();
+    let slow = has_room.then(|| slow_clients(name, app)).flatten();
     let found = [slow, memory(name, app, why.now), boots(name, &minute), waits(name, &minute)];
     found.into_iter().flatten().collect()
 }

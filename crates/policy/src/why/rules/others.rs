@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{WINDOW, percent};
-use crate::why::catalog::{HANDSHAKES_PER_CALL, SPILL_LIMIT, TIMEOUT_LADDER};
+use super::{WINDOW, mib, percent};
+use crate::why::catalog::{HANDSHAKES_PER_CALL, SPILL_DISK, SPILL_LIMIT, TIMEOUT_LADDER};
 use crate::why::history::UpstreamHistory;
 use crate::why::{Finding, Subject, Why};
 
@@ -41,6 +41,20 @@ fn ladder(name: &Arc<str>, history: &UpstreamHistory) -> Option<Finding> {
 /// Responses that found no room in the last minute.
 pub(super) fn without_room(why: &Why) -> u32 {
     why.spill_full.iter().sum()
+}
+
+pub(super) fn spill_disk(why: &Why) -> Option<Finding> {
+    let failures = || why.spill_failed.iter().flatten();
+    let last = failures().next_back()?;
+    let lost = failures().fold(0_u32, |lost, second| lost.saturating_add(second.lost));
+    let free = last.free.map(|bytes| format!(", which has {} MiB left", mib(bytes))).unwrap_or_default();
+    let evidence = format!(
+        "{lost} request bodies and responses were lost in the last minute: spill files failed in {}{free}",
+        last.folder
+    );
+    let mut figures = vec![("lost", f64::from(lost))];
+    figures.extend(last.free.map(|bytes| ("free_bytes", bytes as f64)));
+    Some(Finding::new(&SPILL_DISK, Subject::default(), evidence, &figures))
 }
 
 pub(super) fn spill(why: &Why) -> Option<Finding> {
