@@ -97,6 +97,24 @@ fn an_app_that_boots_for_each_request() {
     assert_eq!(lines(&server, "boot_per_request"), 1, "said once");
 }
 
+#[test]
+fn workers_that_crash_are_not_an_app_that_boots_for_each_request() {
+    let script =
+        "import os, signal\ndef application(environ, start):\n    os.kill(os.getpid(), signal.SIGKILL)\n";
+    let app = "entry = \"script:application\"\ndirectory = \"@DIR@\"\nqueue_timeout = \"60s\"";
+    let server = Server::start_with(&config(app), |command| {
+        let folder = command.get_current_dir().expect("the server's folder");
+        std::fs::write(folder.join("script.py"), script).expect("the app is written");
+    });
+    for page in 1..=4 {
+        let post = format!("POST /{page} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        let status = server.client().patient(LONG).ask(post).status;
+        assert!(matches!(status, 502 | 503), "{status}");
+    }
+    wait_until("three have died", LONG, || server.log().matches("starting another").count() >= 3);
+    assert_eq!(lines(&server, "boot_per_request"), 0, "{}", server.log());
+}
+
 /// A server of its own, which says the head of its response byte by byte and knows of no `100 Continue`.
 fn careless() -> Server {
     let app = "command = [\"@PYTHON@\", \"@APPS@/hostile_server.py\"]\nkind = \"http\"";

@@ -195,7 +195,9 @@ impl RunningGeneration {
                 if let (true, WorkerEnd::Exited(exit)) = (told, &end) {
                     log_worker!(self, id, "worker_stopped", "worker stopped: {exit}");
                 }
-                self.note_boots(id);
+                if matches!(end, WorkerEnd::Exited(Exit::Status(_))) && !self.machine.was_killed(id) {
+                    self.note_boots(id);
+                }
                 self.note_served();
                 self.machine.handle_end(id, &end, now, random);
                 let given_up = self.drive(context, now);
@@ -210,7 +212,7 @@ impl RunningGeneration {
         }
     }
 
-    /// A worker ends; what that says of the way the app lives. A reload that ends it says nothing.
+    /// A worker has exited; what that says of the way the app lives. A reload that ends it says nothing.
     fn note_boots(&mut self, id: WorkerId) {
         let link = self.handle(id).and_then(|handle| handle.link.as_ref());
         let requests = link.map_or(0, |link| link.requests().given());
