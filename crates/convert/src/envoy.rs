@@ -1,6 +1,7 @@
 //! A static configuration of Envoy: clusters become upstreams, listeners with virtual hosts become sites.
 
 mod cluster;
+mod conditions;
 mod filters;
 mod headers;
 mod listener;
