@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::{Client, get, process};
+use crate::{Client, get, keepwarm, process, tools};
 
 /// A configuration which sends everything to the test application for WSGI, in one worker.
 pub const WSGI: &str = r#"
@@ -203,6 +203,17 @@ impl Server {
     /// The directory of this server: its configuration is `keepwarm.toml` there.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The exit status of `keepwarm why --json`, and what it printed.
+    #[track_caller]
+    pub fn why(&self) -> (Option<i32>, serde_json::Value) {
+        let mut command = Command::new(keepwarm());
+        let output =
+            tools::run(command.args(["why", "--json"]).current_dir(&self.folder), Duration::from_secs(60));
+        let why = serde_json::from_slice(&output.stdout);
+        let said = || String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), why.unwrap_or_else(|error| panic!("{error}: {}", said())))
     }
 
     /// Writes another configuration, for a reload.

@@ -28,10 +28,7 @@ const RELOADED: &str = "reload, generation 2";
 /// Observed seconds, and the texts of events.
 #[track_caller]
 fn history(server: &Server) -> (u64, Vec<String>) {
-    let output =
-        tools::run(Command::new(keepwarm()).args(["why", "--json"]).current_dir(server.folder()), LONG);
-    let why: Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let (_, why) = server.why();
     let events = why["events"].as_array().into_iter().flatten();
     let texts = events.map(|event| event["text"].as_str().unwrap_or_default().to_owned()).collect();
     (why["observed_seconds"].as_u64().unwrap_or_default(), texts)

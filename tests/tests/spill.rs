@@ -1,7 +1,6 @@
 //! Responses held for slow clients (`spec/http.md` §7) when the disk is full, at the limit of the process, and how a response ends after it.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use keepwarm_tests::{ASGI, Client, Failure, Response, Server, WSGI, admin, get, keepwarm, process, tools};
@@ -68,10 +67,9 @@ fn a_full_disk_fails_spooled_bodies_only() {
     assert_eq!(admin::wait_for_metric(&server, cut, 4.0), 4.0);
     let mut verdict = String::new();
     process::wait_until("`keepwarm why` names the disk", LONG, || {
-        let output =
-            tools::run(Command::new(keepwarm()).args(["why", "--json"]).current_dir(server.folder()), LONG);
-        verdict = String::from_utf8_lossy(&output.stdout).into_owned();
-        verdict.contains("spill_disk") && output.status.code() == Some(1)
+        let (status, why) = server.why();
+        verdict = why.to_string();
+        verdict.contains("spill_disk") && status == Some(1)
     });
     assert!(verdict.contains("spill files failed in") && verdict.contains("MiB left"), "{verdict}");
     assert_eq!(server.ask(get("/list")).text(), "pong");

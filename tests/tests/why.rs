@@ -43,12 +43,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn json(server: &Server) -> (Option<i32>, Value) {
-    let output = why(server, &["--json"]);
-    let value = serde_json::from_slice(&output.stdout);
-    (output.status.code(), value.unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr))))
-}
-
 fn ids(why: &Value) -> Vec<String> {
     let findings = why["findings"].as_array().expect("a list");
     findings.iter().map(|finding| finding["id"].as_str().unwrap_or_default().to_owned()).collect()
@@ -59,7 +53,7 @@ fn ids(why: &Value) -> Vec<String> {
 fn expect(server: &Server, id: &str) -> Value {
     let mut seen = Value::Null;
     wait_until("there is a verdict", LONG, || {
-        seen = json(server).1;
+        seen = server.why().1;
         !ids(&seen).is_empty()
     });
     assert_eq!(ids(&seen), [id], "{seen:#}");
@@ -73,7 +67,7 @@ fn a_healthy_server_gets_a_line_and_status_0() {
     let mut client = server.client();
     wait_until("requests are seen", LONG, || {
         client.ask(get("/"));
-        let (status, why) = json(&server);
+        let (status, why) = server.why();
         assert_eq!((status, &why["healthy"]), (Some(0), &true.into()), "{why:#}");
         why["apps"][0]["now"]["per_second"].as_f64().is_some_and(|rate| rate > 0.0)
     });
@@ -90,7 +84,7 @@ fn what_cannot_be_known_is_status_2() {
     let server = start("127.0.0.1:1");
     // An app may be observed a second before the upstream is.
     wait_until("both are observed", LONG, || {
-        let why = json(&server).1;
+        let why = server.why().1;
         ["apps", "upstreams"].iter().all(|list| why[list].as_array().is_some_and(|all| !all.is_empty()))
     });
     let output = why(&server, &["nothing"]);
@@ -108,7 +102,7 @@ fn a_route_that_holds_all_workers_is_named() {
     for client in &mut clients {
         client.send(get("/sleep"));
     }
-    wait_until("both workers are held", LONG, || json(&server).1["apps"][0]["held"] == 2);
+    wait_until("both workers are held", LONG, || server.why().1["apps"][0]["held"] == 2);
     let mut waiting = server.client();
     waiting.send(get("/"));
     let why = expect(&server, "route_holds_workers");
@@ -155,13 +149,13 @@ fn an_upstream_that_refuses_connections_is_named() {
 #[test]
 fn a_reload_is_an_event_and_keeps_the_history() {
     let server = start("127.0.0.1:1");
-    wait_until("a second is observed", LONG, || json(&server).1["observed_seconds"].as_u64() >= Some(1));
-    let before = json(&server).1["observed_seconds"].as_u64();
+    wait_until("a second is observed", LONG, || server.why().1["observed_seconds"].as_u64() >= Some(1));
+    let before = server.why().1["observed_seconds"].as_u64();
     let reload = tools::run(Command::new(keepwarm()).arg("reload").current_dir(server.folder()), LONG);
     assert_eq!(reload.status.code(), Some(0), "{}", text(&reload.stderr));
     let mut seen = Value::Null;
     wait_until("the reload is an event", LONG, || {
-        seen = json(&server).1;
+        seen = server.why().1;
         seen["events"]
             .as_array()
             .is_some_and(|events| events.iter().any(|event| event["text"] == "reload, generation 2"))

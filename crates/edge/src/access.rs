@@ -119,9 +119,10 @@ pub(crate) fn measure(request: &Request, outcome: &Outcome) -> bool {
 
 /// Counts a response that was not completed for a reason other than its client.
 pub(crate) fn count_incomplete(request: &Request, outcome: &Outcome) {
-    if outcome.fate == ResponseOutcome::Cut {
-        let app = request.notes.meter.map_or("", |meter| &meter.app);
-        counters::INCOMPLETE.count(app, reason(request, outcome).unwrap_or("cut"));
+    if outcome.fate == ResponseOutcome::Cut
+        && let Some(reason) = reason(request, outcome)
+    {
+        counters::INCOMPLETE.count(request.notes.counted_app(), reason);
     }
 }
 

@@ -59,10 +59,7 @@ fn respond(
     note(exchange, status, reason, detail);
     // A response in progress that is cut is none of ours.
     if !exchange.responded() {
-        let notes = &exchange.request().notes;
-        // A request of Keepwarm's own has no route.
-        let app = notes.meter.map_or(notes.target.as_deref(), |meter| Some(&*meter.app));
-        counters::REFUSALS.count(app.unwrap_or_default(), reason);
+        counters::REFUSALS.count(exchange.request().notes.counted_app(), reason);
     }
     // An error of the app, whose page does not depend on what the app says further.
     if let Some(pending) = exchange.pending_page() {

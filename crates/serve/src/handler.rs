@@ -149,6 +149,13 @@ pub struct RouteContext {
 }
 
 impl RequestContext {
+    /// The app that the request is counted for: that of its route, or the target of one of Keepwarm's own, which has no route. Empty: none.
+    #[must_use]
+    pub fn counted_app(&self) -> &str {
+        let app = self.meter.map_or(self.target.as_deref(), |meter| Some(&*meter.app));
+        app.unwrap_or_default()
+    }
+
     /// Where the time went, if it came to an app.
     #[must_use]
     pub fn times(&self) -> Option<RequestTimes> {

@@ -32,19 +32,6 @@ const EACH: Duration = Duration::from_secs(1);
 /// The class of 5xx in [`meters::CLASSES`].
 const FAILED: usize = 5;
 
-/// What was lost to the disk in this second, and the room that it has left.
-fn spill_failure(lost: u32) -> Option<SpillFailure> {
-    (lost > 0).then(|| {
-        let folder = std::env::temp_dir();
-        let space = rustix::fs::statvfs(&folder).ok();
-        SpillFailure {
-            lost,
-            folder: folder.display().to_string().into(),
-            free: space.map(|space| space.f_bavail.saturating_mul(space.f_frsize)),
-        }
-    })
-}
-
 /// Samples until the view is gone.
 pub(crate) fn observe(view: &Arc<View>) {
     let wanted = view.feed.wanted();
@@ -352,6 +339,19 @@ fn held(workers: &[WorkerActivity]) -> Vec<HeldRoute> {
     let mut held: Vec<HeldRoute> = routes.into_values().collect();
     held.sort_by_key(|route| std::cmp::Reverse(route.requests));
     held
+}
+
+/// What was lost to the disk in this second, and the room that it has left.
+fn spill_failure(lost: u32) -> Option<SpillFailure> {
+    (lost > 0).then(|| {
+        let folder = std::env::temp_dir();
+        let space = rustix::fs::statvfs(&folder).ok();
+        SpillFailure {
+            lost,
+            folder: folder.display().to_string().into(),
+            free: space.map(|space| space.f_bavail.saturating_mul(space.f_frsize)),
+        }
+    })
 }
 
 fn worker_samples(workers: &[&WorkerSnapshot]) -> Vec<WorkerSample> {

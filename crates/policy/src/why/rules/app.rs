@@ -131,7 +131,7 @@ fn demand(app: &AppHistory) -> Option<f64> {
 pub(super) fn others(why: &Why, name: &Arc<str>, app: &AppHistory) -> Vec<Finding> {
     let minute = app.series.recent(60);
     // At the limit, and where the disk fails, that clients are slow is what these are about.
-    let has_room = others::without_room(why) == 0 && others::spill_disk(why).is_none();
+    let has_room = others::without_room(why) == 0 && !others::is_disk_failing(why);
     let slow = has_room.then(|| slow_clients(name, app)).flatten();
     let found = [slow, memory(name, app, why.now), boots(name, &minute), waits(name, &minute)];
     found.into_iter().flatten().collect()

@@ -43,6 +43,11 @@ pub(super) fn without_room(why: &Why) -> u32 {
     why.spill_full.iter().sum()
 }
 
+/// Whether something was lost to the disk of spill files in the last minute.
+pub(super) fn is_disk_failing(why: &Why) -> bool {
+    why.spill_failed.iter().any(Option::is_some)
+}
+
 pub(super) fn spill_disk(why: &Why) -> Option<Finding> {
     let failures = || why.spill_failed.iter().flatten();
     let last = failures().next_back()?;
