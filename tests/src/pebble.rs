@@ -1,14 +1,14 @@
 //! A Pebble of the test's own, with a name server for which every name is this machine.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::process::wait_until;
-use crate::tools::go_program;
+use crate::tools::{free_port, go_program};
 
 /// What a test wants of it.
 #[derive(Debug, Clone, Copy)]
@@ -186,15 +186,11 @@ impl Drop for Pebble {
     }
 }
 
-/// Free for both TCP and UDP. Another process could take one before Pebble does; that has not been seen.
+/// Free for both TCP and UDP, and not given to others before Pebble takes them: one that the system had chosen was, once.
 fn free_ports() -> [u16; 5] {
-    let held: Vec<_> = std::iter::from_fn(|| {
-        let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
-        let udp = UdpSocket::bind(tcp.local_addr().ok()?).ok();
-        Some((tcp, udp))
+    std::array::from_fn(|_| {
+        std::iter::repeat_with(free_port)
+            .find(|port| UdpSocket::bind(("127.0.0.1", *port)).is_ok())
+            .expect("it does not end")
     })
-    .filter(|(_, udp)| udp.is_some())
-    .take(5)
-    .collect();
-    std::array::from_fn(|index| held[index].0.local_addr().unwrap().port())
 }
