@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use keepwarm_tests::http2::{Http2, RST_STREAM};
-use keepwarm_tests::{Server, get};
+use keepwarm_tests::http2::{DATA, END_STREAM, Http2, RST_STREAM, frame};
+use keepwarm_tests::process::wait_until;
+use keepwarm_tests::{Server, WSGI, get};
 
 const ROUTES: &str = r#"
 [[listen.main.route]]
@@ -161,4 +162,25 @@ fn refused_heads_are_recorded() {
         .chain([last.to_owned()])
         .collect();
     assert_eq!(own_lines(&server), expected);
+}
+
+/// RFC 9113 §8.1.1: such a request is malformed. Its client did not leave.
+#[test]
+fn a_body_over_http2_of_another_length_than_announced_is_refused_and_no_reset_of_its_client() {
+    let server = Server::start(WSGI).warm("/pong");
+    let mut client = Http2::connect(server.address());
+    for (stream, length, flags) in [(1, 4, END_STREAM), (3, 6, 0), (5, 6, END_STREAM)] {
+        client.head(stream, "POST", "/digest", &[("content-length", "5")]);
+        client.send(&frame(DATA, flags, stream, &vec![b'x'; length]));
+        client.until(|frame| frame.kind == RST_STREAM && frame.stream == stream);
+    }
+    client.head(7, "POST", "/digest", &[("content-length", "5")]);
+    client.send(&frame(RST_STREAM, 0, 7, &8_u32.to_be_bytes()));
+    let count = |reason| {
+        server.log().lines().filter(|line| line.contains("POST /digest") && line.contains(reason)).count()
+    };
+    wait_until("all four are recorded", Duration::from_secs(10), || {
+        count(" http2_refused ") + count(" client_reset ") == 4
+    });
+    assert_eq!((count(" http2_refused "), count(" client_reset ")), (3, 1), "{}", server.log());
 }

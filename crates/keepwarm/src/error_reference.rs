@@ -67,7 +67,10 @@ const ENDINGS: [(&str, &str); 14] = [
         "head_incomplete",
         "The client left in the midst of the request's head. The record has neither request nor status.",
     ),
-    ("http2_refused", "The request violates HTTP/2 (RFC 9113 §8): it got 431, or its stream was reset."),
+    (
+        "http2_refused",
+        "The request violates HTTP/2 (RFC 9113 §8), for example by a body whose length is not its `content-length`: it got 431, or its stream was reset.",
+    ),
     (
         "not_a_websocket",
         "A request over HTTP/2 opened a WebSocket, and the response was a page of 2xx: the client got it with 501, as 2xx would open the WebSocket (RFC 8441 §5).",

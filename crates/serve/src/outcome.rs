@@ -120,6 +120,8 @@ pub enum ClientLoss {
     Closed,
     /// It took its response too slowly.
     TooSlow,
+    /// It violated HTTP/2, which resets the stream or ends the connection (RFC 9113 §5.4).
+    Refused,
 }
 
 impl ClientLoss {
@@ -129,6 +131,7 @@ impl ClientLoss {
             Self::Reset => "client_reset",
             Self::Closed => "client_closed",
             Self::TooSlow => "client_too_slow",
+            Self::Refused => "http2_refused",
         }
     }
 }

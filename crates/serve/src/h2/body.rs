@@ -14,6 +14,11 @@ use crate::{BodyError, BodyProgress, ClientLoss};
 /// How long a client has to see a response that came before its upload was complete.
 const EARLY: Duration = Duration::from_secs(1);
 
+/// The client has reset its stream or left; or the stream is not what it announced (RFC 9113 §8.1.1), and the crate has reset it.
+fn loss_of(error: &h2::Error) -> ClientLoss {
+    if error.is_library() { ClientLoss::Refused } else { ClientLoss::Reset }
+}
+
 impl ServerStream {
     pub(crate) fn poll_body(
         &mut self,
@@ -92,11 +97,11 @@ impl ServerStream {
                     self.deadlines.set(WaitKind::Read, None);
                     self.unread = data;
                 }
-                // A body whose length differs from the announced one is one of the reasons (RFC 9113 §8.1.1): it is never complete.
-                Some(Err(_)) => return Poll::Ready(Err(BodyError::ClientLost(self.lost(ClientLoss::Reset)))),
+                Some(Err(error)) => return Poll::Ready(Err(self.body_lost(&error))),
                 None => {
-                    let Ok(trailers) = ready!(self.body.poll_trailers(cx)) else {
-                        return Poll::Ready(Err(BodyError::ClientLost(self.lost(ClientLoss::Reset))));
+                    let trailers = match ready!(self.body.poll_trailers(cx)) {
+                        Ok(trailers) => trailers,
+                        Err(error) => return Poll::Ready(Err(self.body_lost(&error))),
                     };
                     if let Some(map) = trailers
                         && head::fill_trailers(&mut self.trailers, &map).is_err()
@@ -109,6 +114,21 @@ impl ServerStream {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    fn body_lost(&mut self, error: &h2::Error) -> BodyError {
+        BodyError::ClientLost(self.lost(loss_of(error)))
+    }
+
+    /// Who has reset the stream: only its body tells.
+    fn reset_loss(&mut self, cx: &mut Context<'_>) -> ClientLoss {
+        loop {
+            match self.body.poll_data(cx) {
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(Some(Err(error))) => return loss_of(&error),
+                Poll::Ready(None) | Poll::Pending => return ClientLoss::Reset,
+            }
+        }
     }
 
     /// After an early response: gives the client [`EARLY`] to see it and to stop its upload itself, before the stream is reset with NO_ERROR (RFC 9113 §8.1).
@@ -181,6 +201,9 @@ impl ServerStream {
             None if whole => return Poll::Pending,
             None => self.respond.poll_reset(cx),
         };
-        reset.map(|_| self.lost(ClientLoss::Reset))
+        reset.map(|_| {
+            let loss = self.reset_loss(cx);
+            self.lost(loss)
+        })
     }
 }
