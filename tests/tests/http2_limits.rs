@@ -271,8 +271,10 @@ fn a_request_that_was_reset_at_once_reaches_no_worker() {
     server.wait_for_log("ValueError: before the response", LONG);
     // What the app did for the others came before that.
     assert_eq!(server.log().matches("Traceback (most recent call last)").count(), 1, "{}", server.log());
-    // They are recorded, with the route that they would have had.
-    assert_eq!(server.log().matches("app client_reset").count(), 80, "{}", server.log());
+    // They are recorded, with the route that they would have had, and by whom they were reset.
+    for reason in ["app client_reset", "app http2_refused"] {
+        assert_eq!(server.log().matches(reason).count(), 40, "{reason}: {}", server.log());
+    }
 }
 
 /// A field of 3,900 bytes in the dynamic table, and references of one byte to it.

@@ -13,6 +13,10 @@ const APP: &str = "
 import os, time, urllib.request
 def application(environ, start_response):
     path = environ['PATH_INFO']
+    if path == '/raise':
+        raise ValueError('as it was told')
+    if path == '/die':
+        os.kill(os.getpid(), 9)
     if path == '/sleep':
         time.sleep(30)
     if path == '/call':
@@ -93,6 +97,39 @@ fn what_cannot_be_known_is_status_2() {
     assert!(said.contains("no app or upstream \"nothing\"") && said.contains("app, search"), "{said}");
     let nobody = tools::run(Command::new(keepwarm()).args(["why", "--pid", NOBODY]).current_dir("/"), LONG);
     assert_eq!(nobody.status.code(), Some(2), "{}", text(&nobody.stderr));
+}
+
+#[test]
+fn an_app_that_fails_is_named_with_the_reason() {
+    let server = start("127.0.0.1:1");
+    let mut client = server.client();
+    let mut seen = Value::Null;
+    wait_until("there is a verdict", LONG, || {
+        assert_eq!(client.ask(get("/raise")).status, 500);
+        seen = json(&server).1;
+        !ids(&seen).is_empty()
+    });
+    assert_eq!(ids(&seen), ["app_failing"], "{seen:#}");
+    let evidence = seen["findings"][0]["evidence"].as_str().unwrap_or_default();
+    assert!(
+        evidence.contains(" % of the requests of app failed") && evidence.contains(": app_error "),
+        "{evidence}"
+    );
+    let shown = text(&why(&server, &[]).stdout);
+    assert!(shown.starts_with("app  FAILING since "), "{shown}");
+}
+
+/// They make requests fail and wait: the crash is what there is to mend.
+#[test]
+fn workers_that_crash_are_named() {
+    let server = start("127.0.0.1:1");
+    for _ in 0..3 {
+        let post = "POST /die HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+        assert!(matches!(server.client().patient(LONG).ask(post).status, 502 | 503));
+    }
+    let seen = expect(&server, "workers_crash");
+    let evidence = seen["findings"][0]["evidence"].as_str().unwrap_or_default();
+    assert!(evidence.contains("3 workers of app crashed") && evidence.contains("SIGKILL"), "{evidence}");
 }
 
 #[test]

@@ -32,6 +32,10 @@ import os, time, urllib.request
 kept = []
 def application(environ, start_response):
     path = environ['PATH_INFO']
+    if path == '/raise':
+        raise ValueError('as it was told')
+    if path == '/die':
+        os.kill(os.getpid(), 9)
     if path == '/sleep':
         time.sleep(3)
     if path == '/compute':
@@ -125,6 +129,8 @@ INCIDENTS = {
     "spill-limit": Incident(
         "spill_limit", {"/large": 8}, slow=0.2, within=30, server='[server.limits]\nspill = "8MiB"\nspill_memory = "1MiB"'
     ),
+    "failing-app": Incident("app_failing", {"/raise": 1, "/": 1}, pause=0.1),
+    "crashing-workers": Incident("workers_crash", {"/die": 1, "/": 1}, pause=0.5),
     "spill-disk": Incident("spill_disk", {"/large": 4}, slow=0.2, disk="2m"),
     "client-waits": Incident("client_waits", {"/upload": 1, "/old": 1, "/": 1}, pause=0.5),
     "healthy": Incident(None, {"/": 4 * CORES}),

@@ -14,6 +14,12 @@ const SECTIONS: [Section; 5] = [
     ("Calls to an endpoint of an upstream", "Upstream {} ", keepwarm_egress::FAILURES),
 ];
 
+/// Whether an error response with this reason has a status of 5xx.
+pub(crate) fn is_server_error(reason: &str) -> bool {
+    let all = SECTIONS.iter().flat_map(|(_, _, responses)| responses.iter());
+    all.into_iter().any(|response| response.reason == reason && response.status >= 500)
+}
+
 const HEAD: &str = "# Error responses
 
 Generated from the definitions in the code by `make docs`; `keepwarm explain REASON` prints an entry.
@@ -69,7 +75,7 @@ const ENDINGS: [(&str, &str); 14] = [
     ),
     (
         "http2_refused",
-        "The request violates HTTP/2 (RFC 9113 §8), for example by a body whose length is not its `content-length`: it got 431, or its stream was reset.",
+        "The request, its body (another length than `content-length`) or a frame of its stream violates HTTP/2 (RFC 9113): it got 431, or its stream was reset.",
     ),
     (
         "not_a_websocket",

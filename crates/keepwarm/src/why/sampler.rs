@@ -18,17 +18,20 @@ use keepwarm_telemetry::stalls::Stall;
 use keepwarm_telemetry::timelines::{self, AppCalls, AppUpstream};
 use keepwarm_telemetry::upstreams::{self, EndpointTotals};
 use keepwarm_workers::dispatch::WorkerActivity;
-use keepwarm_workers::supervisor::{Snapshot, WorkerSnapshot};
+use keepwarm_workers::supervisor::{AppSnapshot, Death, Snapshot, WorkerSnapshot};
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
 use super::cpu_limit::{self, LimitedGroup};
 use super::machine::{self, MachineTotals, ProcessTotals};
 use super::processors::{MeasuredWorkers, Workers, by_app};
+use crate::error_reference::is_server_error;
 use crate::live::{self, Recent};
 use crate::status::view::{ServedConfig, View};
 
 const EACH: Duration = Duration::from_secs(1);
+/// The reason of refusals during maintenance.
+const MAINTENANCE: &str = "maintenance";
 /// The class of 5xx in [`meters::CLASSES`].
 const FAILED: usize = 5;
 
@@ -70,6 +73,8 @@ struct Sampler {
     routes: HashMap<usize, RouteTotals>,
     endpoints: HashMap<usize, EndpointTotals>,
     stalls: HashMap<(String, &'static str), u64>,
+    refusals: HashMap<(String, &'static str), u64>,
+    crashes: HashMap<Arc<str>, u64>,
     /// By app and upstream.
     app_calls: HashMap<AppUpstream, AppCalls>,
     lost: HashMap<Arc<str>, u64>,
@@ -100,8 +105,17 @@ impl Sampler {
         let routes = self.routes();
         let counted = steps(&routes);
         let mut apps = apps(view, &served, &snapshot, &workers, &stalls, routes);
+        let mut errors = self.errors();
         for app in &mut apps {
             app.processors = processors.get(&*app.name).copied();
+            app.errors = errors.remove(&*app.name).unwrap_or_default();
+            // Whoever has switched maintenance on knows that requests are refused.
+            let meant = app.errors.iter().find(|(reason, _)| *reason == MAINTENANCE);
+            app.step.failed = app.step.failed.saturating_sub(meant.map_or(0, |(_, count)| *count));
+            app.errors.retain(|(reason, _)| *reason != MAINTENANCE);
+            if let Some(snapshot) = snapshot.apps.iter().find(|snapshot| snapshot.app == app.name) {
+                self.count_crashes(snapshot, app);
+            }
         }
         let sample = Sample {
             machine,
@@ -236,6 +250,28 @@ impl Sampler {
         }
     }
 
+    /// Error responses of Keepwarm with a 5xx in this second, by app.
+    fn errors(&mut self) -> HashMap<String, Vec<(&'static str, u32)>> {
+        let mut new: HashMap<String, Vec<_>> = HashMap::new();
+        for (app, reason, count) in counters::REFUSALS.values() {
+            let before = self.refusals.entry((app.clone(), reason)).or_default();
+            let more = narrow(since(before, count));
+            if more > 0 && is_server_error(reason) {
+                new.entry(app).or_default().push((reason, more));
+            }
+        }
+        new
+    }
+
+    fn count_crashes(&mut self, snapshot: &AppSnapshot, app: &mut AppSample) {
+        let is_crash = |death: Death| !matches!(death, Death::Timeout | Death::Drain);
+        let crashes =
+            snapshot.deaths.iter().filter(|(death, _)| is_crash(*death)).map(|(_, count)| count).sum();
+        app.crashes = narrow(since(self.crashes.entry(Arc::clone(&app.name)).or_default(), crashes));
+        let last = snapshot.last_death.as_ref().filter(|last| is_crash(last.death));
+        app.last_crash = last.map(|last| last.reason.as_str().into());
+    }
+
     fn stalls(&mut self) -> HashMap<(String, &'static str), u32> {
         let mut new = HashMap::new();
         for (app, stall, count) in counters::STALLS.values() {
@@ -277,7 +313,7 @@ fn apps(
             held,
             generation: snapshot.apps.iter().find(|app| *app.app == **name).map_or(0, |app| app.generation),
             workers: workers.get(name.as_str()).map_or(Vec::new(), |workers| worker_samples(workers)),
-            processors: None,
+            ..AppSample::default()
         }
     };
     served.apps.iter().map(sample).collect()

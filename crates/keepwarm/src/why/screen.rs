@@ -100,7 +100,7 @@ fn is_fault(finding: &Value) -> bool {
 /// What the symptom is.
 fn state(finding: &Value) -> &'static str {
     match at(finding, "/id").as_str() {
-        Some("upstream_failing") => "FAILING",
+        Some("upstream_failing" | "app_failing" | "workers_crash" | "spill_disk") => "FAILING",
         Some("memory_growth" | "leak_after_reload") => "GROWING",
         Some("boot_per_request" | "handshakes_per_call" | "timeout_ladder") => "WASTEFUL",
         _ => "SLOW",

@@ -33,14 +33,16 @@ pub fn rule(id: &str) -> Option<&'static Rule> {
 }
 
 /// All of them.
-pub static RULES: [&Rule; 16] = [
+pub static RULES: [&Rule; 18] = [
     &UPSTREAM_FAILING,
     &UPSTREAM_SLOW,
+    &WORKERS_CRASH,
     &ROUTE_HOLDS_WORKERS,
     &TOO_FEW_WORKERS,
     &TOO_FEW_CORES,
     &CPU_LIMIT,
     &NOISY_NEIGHBOUR,
+    &APP_FAILING,
     &SLOW_CLIENTS,
     &LEAK_AFTER_RELOAD,
     &MEMORY_GROWTH,
@@ -74,6 +76,27 @@ pub(super) static UPSTREAM_SLOW: Rule = Rule {
              without harm). Without history, 1 s is longer than a page should take.",
     remedy: "Find out what the upstream does: its load, its queries. Shorten `timeouts` of the upstream so that workers are not held, \
              and call it after the response or in a process of its own where the page does not need it.",
+};
+
+pub(super) static WORKERS_CRASH: Rule = Rule {
+    id: "workers_crash",
+    severity: Severity::Fault,
+    meaning: "Workers of an app crash again and again: their requests fail, and others wait for the next start.",
+    threshold: "In the last minute at least 3 workers ended by themselves or by a signal, were killed because they had too much memory, \
+                hung or broke the rules of the wire, or could not be started; one of them in the last 20 s.",
+    reason: "One crash may be an accident, and Keepwarm makes good for it: it starts another worker, and repeats safe requests.",
+    remedy: "The log has the request that each worker died with (`worker died with this request`), and what the worker printed before. \
+             `keepwarm status` has the last death of each app.",
+};
+
+pub(super) static APP_FAILING: Rule = Rule {
+    id: "app_failing",
+    severity: Severity::Fault,
+    meaning: "Requests of an app fail, and no other verdict says why.",
+    threshold: "In the last 10 s at least 5 requests, and 20 % of them, got a 5xx, by the app itself or by Keepwarm for it.",
+    reason: "The share is that of `upstream_failing`. Fewer are errors of single pages, which the log and `keepwarm top` show one by one.",
+    remedy: "Look at the failed requests in `keepwarm top`, and for their ids in the log. `keepwarm explain REASON` explains each reason of the \
+             evidence; errors of the app itself are in its own log.",
 };
 
 pub(super) static ROUTE_HOLDS_WORKERS: Rule = Rule {

@@ -30,6 +30,12 @@ pub struct AppHistory {
     pub routes: BTreeMap<Arc<str>, Series<RouteStep>>,
     /// The last seconds, the newest last.
     pub(super) moments: VecDeque<Moment>,
+    /// Error responses of Keepwarm in each of the last 10 s, by reason.
+    pub(super) errors: VecDeque<Vec<(&'static str, u32)>>,
+    /// Crashes of workers in each second of the last minute.
+    pub(super) crashes: VecDeque<u32>,
+    /// The last one.
+    pub(super) last_crash: Option<Arc<str>>,
     pub(super) memory: BTreeMap<u32, WorkerMemory>,
     pub(super) generation: u64,
     /// When the generation began to serve, if another served before.
@@ -137,6 +143,9 @@ impl AppHistory {
             processors: sample.processors,
         };
         push(&mut self.moments, moment, MOMENTS);
+        push(&mut self.errors, sample.errors.clone(), WINDOW);
+        push(&mut self.crashes, sample.crashes, 60);
+        self.last_crash.clone_from(&sample.last_crash);
         if self.generation != sample.generation {
             self.begin_generation(sample, now, events);
         }

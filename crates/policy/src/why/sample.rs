@@ -49,6 +49,12 @@ pub struct AppSample {
     pub workers: Vec<WorkerSample>,
     /// What its workers did with their processors; none where nobody looked.
     pub processors: Option<Processors>,
+    /// Error responses of Keepwarm for it, of those in `step.failed`, by reason.
+    pub errors: Vec<(&'static str, u32)>,
+    /// Workers that crashed: they ended, or broke the rules, without having been told to end.
+    pub crashes: u32,
+    /// The last of all its crashes, in words.
+    pub last_crash: Option<Arc<str>>,
 }
 
 /// A route in one second.
@@ -140,7 +146,7 @@ pub struct AppStep {
     pub app_us: u64,
     /// For writing the rest of the response.
     pub write_us: u64,
-    /// Responses with a 5xx.
+    /// Responses with a 5xx, without those of maintenance.
     pub failed: u32,
     /// The most requests that waited for a worker at once.
     pub waiting: u32,

@@ -45,7 +45,7 @@ fn app(count: u32, each: Duration) -> AppSample {
         held: vec![HeldRoute { route: "/*".into(), requests: 1, oldest: MS(10), worker: 1 }],
         generation: 1,
         workers: (1..=4).map(|number| worker(number, 1, 100)).collect(),
-        processors: None,
+        ..AppSample::default()
     }
 }
 
@@ -487,6 +487,48 @@ fn a_full_spill_is_named_and_a_client_that_waits_is_a_note() {
     feed(&mut why, 1, |sample, _| sample.apps[0].step.expectations = 2);
     assert_eq!(ids(&why), ["client_waits"]);
     assert_eq!(why.findings()[0].rule.severity, Severity::Note);
+}
+
+#[test]
+fn an_app_whose_requests_fail_is_named_with_the_reasons_and_the_route() {
+    let failing = |sample: &mut Sample, _: u32| {
+        sample.apps[0].step.failed = 20;
+        sample.apps[0].routes[1].step.failed = 18;
+        sample.apps[0].errors = vec![("worker_died", 3), ("app_error", 12)];
+    };
+    expect("app_failing", failing);
+    let mut why = after_a_history();
+    feed(&mut why, 10, failing);
+    let evidence = "40 % of the requests of shop failed in the last 10 s (200 of 500: app_error 120, by the app itself 50, worker_died 30), \
+                    most of route /search/*";
+    assert_eq!(why.findings()[0].evidence, evidence);
+    // Below a fifth, and where an upstream explains it, it is none.
+    let mut why = after_a_history();
+    feed(&mut why, 20, |sample, _| sample.apps[0].step.failed = 9);
+    assert!(ids(&why).is_empty());
+    expect("upstream_failing", |sample, _| {
+        sample.apps[0].step.failed = 20;
+        sample.upstreams[0].step.failed = 15;
+    });
+}
+
+#[test]
+fn workers_that_crash_are_named_and_not_what_follows_from_it() {
+    let crash = |sample: &mut Sample, second: u32| {
+        queue(sample, 30, (0.1, 0.0));
+        sample.apps[0].step.failed = 25;
+        sample.apps[0].crashes = u32::from(second % 3 == 0);
+        sample.apps[0].last_crash = Some("killed by signal 11 (SIGSEGV)".into());
+    };
+    let mut why = after_a_history();
+    feed(&mut why, 10, crash);
+    assert_eq!(ids(&why), ["workers_crash"]);
+    let evidence = "4 workers of shop crashed in the last minute, the last: killed by signal 11 (SIGSEGV)";
+    assert_eq!(why.findings()[0].evidence, evidence);
+    feed(&mut why, 60, |_, _| {});
+    assert!(ids(&why).is_empty());
+    feed(&mut why, 2, crash);
+    assert!(!ids(&why).contains(&"workers_crash"), "one is an accident");
 }
 
 #[test]

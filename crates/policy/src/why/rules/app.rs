@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{WINDOW, is_slower, machine, mib, others, percent, queueing, time};
 use crate::why::catalog::{
-    BOOT_PER_REQUEST, CLIENT_WAITS, LEAK_AFTER_RELOAD, MEMORY_GROWTH, ROUTE_HOLDS_WORKERS, SLOW_CLIENTS,
-    TOO_FEW_WORKERS,
+    APP_FAILING, BOOT_PER_REQUEST, CLIENT_WAITS, LEAK_AFTER_RELOAD, MEMORY_GROWTH, ROUTE_HOLDS_WORKERS,
+    SLOW_CLIENTS, TOO_FEW_WORKERS, UPSTREAM_FAILING, WORKERS_CRASH,
 };
 use crate::why::history::{AppHistory, Moment};
 use crate::why::memory::{Growth, WorkerMemory};
@@ -21,8 +21,20 @@ const OLD: usize = 2;
 /// Seconds after a reload in which a leak is called its.
 const AFTER_RELOAD: u64 = 2 * 60 * 60;
 
-/// The one cause of its queue or its slowness.
+/// Crashes in a minute that are no accident.
+const CRASHES_MIN: u32 = 3;
+/// Seconds without a crash, after which they are over. A route that kills workers is tried again after 5 s, 10 s and so on.
+const CRASHED_LATELY: usize = 20;
+/// Failed requests in the last 10 s.
+const FAILED_MIN: u32 = 5;
+/// Reasons that are named: more do not fit a line.
+const REASONS_NAMED: usize = 3;
+
+/// The one cause of its queue, its slowness or its errors.
 pub(super) fn cause(why: &Why, name: &Arc<str>, app: &AppHistory, causes: &[Finding]) -> Option<Finding> {
+    if let Some(finding) = workers_crash(name, app) {
+        return Some(finding);
+    }
     // Workers that wait for clients fill the queue, too.
     if others::without_room(why) > 0 || is_held_by_upstream(why, app, causes) {
         return None;
@@ -36,10 +48,75 @@ pub(super) fn cause(why: &Why, name: &Arc<str>, app: &AppHistory, causes: &[Find
     if let Some(wait) = queueing(app) {
         return queue_cause(why, name, app, wait);
     }
-    is_slower(app).and_then(|(now, usual)| {
+    let neighbour = is_slower(app).and_then(|(now, usual)| {
         let symptom = format!("requests of {name} take {}, usually {}", time(now), time(usual));
         machine::noisy_neighbour(why, &symptom)
-    })
+    });
+    neighbour.or_else(|| failing(why, name, app, causes))
+}
+
+fn workers_crash(name: &Arc<str>, app: &AppHistory) -> Option<Finding> {
+    let crashes = app.crashes.iter().copied().fold(0, u32::saturating_add);
+    let lately = app.crashes.iter().rev().take(CRASHED_LATELY).any(|count| *count > 0);
+    // A process that ends after each response has a verdict of its own.
+    if crashes < CRASHES_MIN || !lately || app.series.recent(60).boots > 0 {
+        return None;
+    }
+    let last = app.last_crash.as_ref().map(|last| format!(", the last: {last}")).unwrap_or_default();
+    let evidence = format!("{crashes} workers of {name} crashed in the last minute{last}");
+    Some(Finding::new(&WORKERS_CRASH, Subject::app(name), evidence, &[("crashes", crashes.into())]))
+}
+
+/// What fails for no other reason that is known.
+fn failing(why: &Why, name: &Arc<str>, app: &AppHistory, causes: &[Finding]) -> Option<Finding> {
+    let recent = app.series.recent(WINDOW);
+    let (failed, requests) = (recent.failed, recent.times.count());
+    let share = f64::from(failed) / requests.max(1) as f64;
+    let is_upstreams =
+        causes.iter().filter(|finding| finding.rule.id == UPSTREAM_FAILING.id).any(|finding| {
+            let upstream = finding.subject.upstream.as_ref().and_then(|name| why.upstreams.get(name));
+            upstream.is_some_and(|upstream| upstream.series.recent(WINDOW).failed.saturating_mul(2) >= failed)
+        });
+    if failed < FAILED_MIN || share < 0.2 || is_upstreams || others::spill_disk(why).is_some() {
+        return None;
+    }
+    let mut evidence = format!(
+        "{} of the requests of {name} failed in the last {WINDOW} s ({failed} of {requests}: {})",
+        percent(share),
+        reasons(app, failed)
+    );
+    if let Some(route) = failing_route(app, failed) {
+        evidence.push_str(&format!(", most of route {route}"));
+    }
+    let figures = [("failed", failed.into()), ("failed_share", share)];
+    Some(Finding::new(&APP_FAILING, Subject::app(name), evidence, &figures))
+}
+
+/// `app_error 34, worker_died 2`: by whom and why, the most first.
+fn reasons(app: &AppHistory, failed: u32) -> String {
+    let mut counts: Vec<(&str, u32)> = Vec::new();
+    for (reason, count) in app.errors.iter().flatten() {
+        match counts.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, sum)) => *sum = sum.saturating_add(*count),
+            None => counts.push((reason, *count)),
+        }
+    }
+    let ours = counts.iter().map(|(_, count)| *count).fold(0, u32::saturating_add);
+    let its_own = failed.saturating_sub(ours);
+    if its_own > 0 {
+        counts.push(("by the app itself", its_own));
+    }
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let named: Vec<String> =
+        counts.iter().take(REASONS_NAMED).map(|(reason, count)| format!("{reason} {count}")).collect();
+    named.join(", ")
+}
+
+/// The route that half of the failed requests had, of several.
+fn failing_route(app: &AppHistory, failed: u32) -> Option<&Arc<str>> {
+    let all = app.routes.iter().map(|(route, series)| (route, series.recent(WINDOW).failed));
+    let (route, most) = all.max_by_key(|(_, failed)| *failed)?;
+    (app.routes.len() > 1 && most.saturating_mul(2) >= failed).then_some(route)
 }
 
 /// Whether half of what its workers hold may be calls to an upstream that has a verdict.
