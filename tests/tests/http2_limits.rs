@@ -271,7 +271,7 @@ fn a_request_that_was_reset_at_once_reaches_no_worker() {
     server.wait_for_log("ValueError: before the response", LONG);
     // What the app did for the others came before that.
     assert_eq!(server.log().matches("Traceback (most recent call last)").count(), 1, "{}", server.log());
-    // They are recorded, with the route that they would have had, and by whom they were reset.
+    // They are recorded, with the route that they would have had, and with the side that reset them.
     for reason in ["app client_reset", "app http2_refused"] {
         assert_eq!(server.log().matches(reason).count(), 40, "{reason}: {}", server.log());
     }

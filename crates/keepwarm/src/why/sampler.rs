@@ -109,7 +109,7 @@ impl Sampler {
         for app in &mut apps {
             app.processors = processors.get(&*app.name).copied();
             app.errors = errors.remove(&*app.name).unwrap_or_default();
-            // Whoever has switched maintenance on knows that requests are refused.
+            // The operator has switched maintenance on, so these refusals are meant.
             let meant = app.errors.iter().find(|(reason, _)| *reason == MAINTENANCE);
             app.step.failed = app.step.failed.saturating_sub(meant.map_or(0, |(_, count)| *count));
             app.errors.retain(|(reason, _)| *reason != MAINTENANCE);

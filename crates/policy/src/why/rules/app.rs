@@ -92,7 +92,7 @@ fn failing(why: &Why, name: &Arc<str>, app: &AppHistory, causes: &[Finding]) -> 
     Some(Finding::new(&APP_FAILING, Subject::app(name), evidence, &figures))
 }
 
-/// `app_error 34, worker_died 2`: by whom and why, the most first.
+/// `app_error 34, worker_died 2`: the sources and reasons of failed requests, the most first.
 fn reasons(app: &AppHistory, failed: u32) -> String {
     let mut counts: Vec<(&str, u32)> = Vec::new();
     for (reason, count) in app.errors.iter().flatten() {
