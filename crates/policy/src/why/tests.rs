@@ -517,7 +517,7 @@ fn workers_that_crash_are_named_and_not_what_follows_from_it() {
     let crash = |sample: &mut Sample, second: u32| {
         queue(sample, 30, (0.1, 0.0));
         sample.apps[0].step.failed = 25;
-        sample.apps[0].crashes = u32::from(second % 3 == 0);
+        sample.apps[0].crashes = u32::from(second.is_multiple_of(3));
         sample.apps[0].last_crash = Some("killed by signal 11 (SIGSEGV)".into());
     };
     let mut why = after_a_history();
