@@ -1,6 +1,7 @@
 //! Which calls of an app are known to be those of which request (`calls` in `/recent` of `GET /events`).
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_tests::events::Events;
@@ -31,10 +32,18 @@ def application(environ, start_response):
         headers['traceparent'] = '-'.join([version, trace, '1111111111111111', flags])
     elif 'with' in asked:
         headers['X-Request-Id'] = asked['with']
+    if asked.get('as') == 'child':
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            start_response('500 As The Test Wants It', [('Content-Length', '0')])
+            return []
     connection = Local('door') if door == 'unix' else http.client.HTTPConnection(tcp.hostname, tcp.port)
     for call in range(int(asked.get('calls', 1))):
         connection.request('GET', '/' + environ['PATH_INFO'].split('/')[-1], headers=headers)
         connection.getresponse().read()
+    if asked.get('as') == 'child':
+        os._exit(0)
     start_response('500 As The Test Wants It', [('Content-Length', '0')])
     return []
 ";
@@ -50,11 +59,15 @@ fn config(origin: SocketAddr, more: &str) -> String {
 }
 
 fn start(origin: &Origin, more: &str) -> Server {
+    start_with(&config(origin.address(), more))
+}
+
+fn start_with(config: &str) -> Server {
     let place = |command: &mut std::process::Command| {
         let folder = command.get_current_dir().expect("a folder");
         std::fs::write(folder.join("calls.py"), APP).expect("written");
     };
-    Server::spawn(&config(origin.address(), more), place).listening()
+    Server::spawn(config, place).listening()
 }
 
 /// The failed request to this path.
@@ -71,6 +84,13 @@ fn failed(server: &Server, path: &str) -> Value {
 fn known_by(request: &Value) -> Vec<&str> {
     let calls = request["calls"].as_array().expect("a list");
     calls.iter().map(|call| call["known_by"].as_str().expect("a name")).collect()
+}
+
+/// The apps that are known to have called this upstream.
+fn apps_of(snapshot: &Value, upstream: &str) -> Value {
+    let upstreams = snapshot["why"]["upstreams"].as_array().expect("a list");
+    let of_name = upstreams.iter().find(|known| known["name"] == *upstream);
+    of_name.map_or(Value::Null, |upstream| upstream["apps"].clone())
 }
 
 fn seconds(of: &Value, member: &str) -> f64 {
@@ -134,10 +154,7 @@ fn a_trace_of_several_requests_names_the_one_whose_span_a_call_carries() {
     );
     let text = config(origin.address(), &otlp)
         .replace("threads = 1", "threads = 1\ntrusted_proxies = [\"127.0.0.1\"]");
-    let server = Server::spawn(&text, |command| {
-        std::fs::write(command.get_current_dir().expect("a folder").join("calls.py"), APP).expect("written");
-    })
-    .listening();
+    let server = start_with(&text);
     for (with, expected) in [("span", 0), ("trace", 1)] {
         let trace = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         server.ask(format!("GET /tcp/{with}?with={with} HTTP/1.1\r\nHost: a\r\n{trace}\r\n\r\n"));
@@ -159,41 +176,65 @@ fn a_call_over_a_unix_socket_is_known_by_the_process_of_a_worker_with_one_reques
     }
 }
 
-/// Which of its requests a worker calls for is not known then, and is not guessed.
+/// Which of its requests a worker calls for is not known then, and is not guessed; only its app is.
 #[test]
 fn a_worker_with_several_requests_at_once_is_not_known_by_time() {
     let origin = Origin::fixed("found");
     let text = config(origin.address(), "").replace("workers = 1\n", "workers = 1\nthreads = 2\n");
-    let server = Server::spawn(&text, |command| {
-        std::fs::write(command.get_current_dir().expect("a folder").join("calls.py"), APP).expect("written");
-    })
-    .listening();
+    let server = start_with(&text);
+    let mut events = Events::open(&server);
+    events.wait_for("a second has passed", |snapshot| snapshot["window_seconds"].as_u64() >= Some(1));
     server.ask(get("/unix/silent?calls=2"));
-    server.ask(get("/unix/named?calls=2&with=id"));
-    assert_eq!(failed(&server, "/unix/named")["call_count"], 2);
+    server.ask(get("/unix/named?calls=3&with=id"));
+    assert_eq!(failed(&server, "/unix/named")["call_count"], 3);
     assert_eq!(failed(&server, "/unix/silent")["call_count"], 0);
+    // They are known to be its app's.
+    events.wait_for("all are of the app", |snapshot| apps_of(snapshot, "unix")[0]["calls"] == 5);
+}
+
+/// TCP does not tell the process, and a process that the worker has started is not the worker. It is looked for while the call lasts.
+#[test]
+fn a_long_call_is_known_by_the_process_of_a_worker_with_one_request() {
+    for (door, process) in [("tcp", "worker"), ("tcp", "child"), ("unix", "child")] {
+        let gate = Arc::new(Gate::default());
+        let held = Arc::clone(&gate);
+        let origin = Origin::start(move |_, stream| {
+            held.wait();
+            ok(stream, b"found");
+            After::Keep
+        });
+        let debug = "threads = 1\nlog = { level = \"debug\" }";
+        let server = start_with(&config(origin.address(), "").replace("threads = 1", debug));
+        let mut client = server.client().patient(LONG);
+        client.send(get(&format!("/{door}/{process}?calls=2&as={process}")));
+        server.wait_for_log("callers: 1 of 1 is of a worker", LONG);
+        gate.open();
+        assert_eq!(client.response("GET").status, 500);
+        let request = failed(&server, &format!("/{door}/{process}"));
+        assert_eq!(
+            known_by(&request),
+            ["time"; 2],
+            "the second call is over the same connection: {request:#}"
+        );
+    }
 }
 
 #[test]
-fn a_call_that_names_nobody_is_of_no_request() {
+fn a_call_with_the_name_of_another_request_is_of_no_request() {
     let origin = Origin::fixed("found");
     let server = start(&origin, "");
-    server.ask(get("/tcp/silent?calls=2"));
-    server.ask(get("/tcp/foreign?with=order-17"));
     // An id of this form, of another process.
     server.ask(get("/tcp/forged?with=00000000000000000000000000000001"));
-    for path in ["/tcp/silent", "/tcp/foreign", "/tcp/forged"] {
-        let request = failed(&server, path);
-        assert_eq!((&request["call_count"], known_by(&request).len()), (&0.into(), 0), "{request:#}");
-    }
-    assert_eq!(origin.requests().len(), 4);
+    let request = failed(&server, "/tcp/forged");
+    assert_eq!((&request["call_count"], known_by(&request).len()), (&0.into(), 0), "{request:#}");
+    assert_eq!(origin.requests().len(), 1);
 }
 
 /// A request that is given up leaves its call behind: Keepwarm reads the response to its end, as of any client that has closed its side.
 #[test]
 fn a_request_that_times_out_has_the_call_that_it_waited_for() {
-    let gate = std::sync::Arc::new(Gate::default());
-    let held = std::sync::Arc::clone(&gate);
+    let gate = Arc::new(Gate::default());
+    let held = Arc::clone(&gate);
     let origin = Origin::start(move |request, stream| {
         if request.target() == "/stuck" {
             held.wait();
@@ -203,10 +244,7 @@ fn a_request_that_times_out_has_the_call_that_it_waited_for() {
     });
     let text =
         config(origin.address(), "").replace("workers = 1\n", "workers = 1\nrequest_timeout = \"1s\"\n");
-    let server = Server::spawn(&text, |command| {
-        std::fs::write(command.get_current_dir().expect("a folder").join("calls.py"), APP).expect("written");
-    })
-    .listening();
+    let server = start_with(&text);
     let mut client = server.client().patient(LONG);
     client.send(get("/tcp/stuck?with=id"));
     assert_eq!(client.response("GET").status, 504);
@@ -228,25 +266,15 @@ fn an_upstream_has_the_calls_of_each_app_that_are_known() {
         "[[listen.main.route]]",
         "[[listen.main.route]]\npath = \"/tcp/other\"\napp = \"other\"\n[[listen.main.route]]",
     );
-    let server = Server::spawn(&text, |command| {
-        std::fs::write(command.get_current_dir().expect("a folder").join("calls.py"), APP).expect("written");
-    })
-    .listening();
+    let server = start_with(&text);
     // What has come before the first sample is of no second.
     let mut events = Events::open(&server);
     events.wait_for("a second has passed", |snapshot| snapshot["window_seconds"].as_u64() >= Some(1));
     server.ask(get("/tcp/mine?calls=3&with=id"));
-    server.ask(get("/tcp/other?calls=5"));
-    let known = |snapshot: &Value| {
-        let upstreams = snapshot["why"]["upstreams"].as_array().expect("a list");
-        upstreams
-            .iter()
-            .find(|upstream| upstream["name"] == "tcp")
-            .map_or(Value::Null, |tcp| tcp["apps"].clone())
-    };
+    server.ask(get("/tcp/other?calls=5&with=00000000000000000000000000000001"));
     let snapshot = Events::open(&server)
-        .wait_for("they are counted", |snapshot| known(snapshot) != Value::Array(vec![]));
-    let apps = known(&snapshot);
+        .wait_for("they are counted", |snapshot| apps_of(snapshot, "tcp") != Value::Array(vec![]));
+    let apps = apps_of(&snapshot, "tcp");
     assert_eq!(apps.as_array().map(Vec::len), Some(1), "{apps:#}");
     assert_eq!((&apps[0]["name"], &apps[0]["calls"]), (&"app".into(), &3.into()));
     let share = seconds(&apps[0], "share");

@@ -2,6 +2,7 @@
 //! upstream.
 
 mod breaker;
+mod callers;
 mod discovery;
 mod door;
 mod drain;
@@ -20,6 +21,7 @@ mod settings;
 mod stats;
 mod upstream;
 
+pub use callers::{CallerEnd, UnnamedCaller, UnnamedCallers};
 pub use discovery::{Discovery, DiscoveryStatus, DnsResolver, LookupFailure};
 pub use door::{Door, OwnCalls, UpstreamRoute};
 pub use drain::DrainError;

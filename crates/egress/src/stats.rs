@@ -20,7 +20,7 @@ use keepwarm_telemetry::{Format, Sink};
 use tokio::time::Instant;
 
 pub(crate) use self::call::CompletedCall;
-pub(crate) use self::caller::caller;
+pub(crate) use self::caller::{caller, look_for_caller};
 pub use self::status::{EndpointStatus, UpstreamStatus};
 pub(crate) use self::timing::{SERVER_TIMING, ServerTiming};
 pub(crate) use self::trace::{CallSpans, SpanEnd, Trace};

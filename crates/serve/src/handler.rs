@@ -5,6 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -524,6 +525,8 @@ pub struct ConnectionInfo {
     pub scheme: Scheme,
     /// The process that connected over a Unix socket, where the listener wants to know it.
     pub process: Option<u32>,
+    /// The process of the worker that has connected, which somebody looks for; 0: not known yet, or not found.
+    pub found_worker: OnceLock<Arc<AtomicU32>>,
     /// The result of its TLS handshake; `None`: plaintext.
     pub tls: Option<Box<ServerHandshake>>,
     client_text: OnceLock<(String, String)>,
@@ -538,7 +541,18 @@ impl ConnectionInfo {
             LocalAddress::Unix(path) => (None, path),
         };
         let (client_text, local_text) = (OnceLock::new(), OnceLock::new());
-        Self { client, local, socket, scheme, process: None, tls: None, client_text, local_text }
+        let found_worker = OnceLock::new();
+        Self {
+            client,
+            local,
+            socket,
+            scheme,
+            process: None,
+            found_worker,
+            tls: None,
+            client_text,
+            local_text,
+        }
     }
 
     /// The same, encrypted.

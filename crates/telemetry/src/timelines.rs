@@ -6,6 +6,7 @@
 
 mod app_calls;
 mod calls;
+mod processes;
 mod registry;
 mod stacks;
 
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub use self::app_calls::{AppCalls, AppUpstream, app_calls, note_app_calls};
 pub use self::calls::{Attribution, CALLS_SHOWN, CallTimeline, RequestCalls};
+pub use self::processes::{EnteredProcess, is_worker, worker_processes};
 pub use self::registry::{
     Caller, OwnTrace, ProcessTime, RequestNames, Taken, are_calls_held, forget_old_calls, note_call,
     take_calls,

@@ -45,7 +45,7 @@ use tokio::time::Instant;
 use self::body::Body;
 pub(crate) use self::head::{ForwardOptions, HostSource, VIA};
 use crate::gate::Permit;
-use crate::stats::{CallSpans, CompletedCall, ServerTiming, SpanEnd, Trace, caller};
+use crate::stats::{CallSpans, CompletedCall, ServerTiming, SpanEnd, Trace, caller, look_for_caller};
 use crate::{EndpointEntry, EndpointSet, Upstream, UpstreamSettings, refusals};
 
 /// Carries the call to `upstream`, and its response back.
@@ -62,6 +62,9 @@ pub(crate) async fn forward(
     }
     exchange.request_mut().notes.target = Some(Arc::clone(upstream.name()));
     let mut forward = Forward::new(upstream, options, exchange);
+    if options.is_of_app {
+        look_for_caller(forward.exchange.request(), &forward.trace, forward.settings.tracer.is_some());
+    }
     forward.run().await;
     forward.record();
 }

@@ -3,19 +3,22 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::process_sockets::sockets_of;
+
 /// `by process 123 (keepwarm)`, if `/proc` tells: other users' processes show their descriptors to root only.
 pub(super) fn of_tcp(address: SocketAddr) -> Option<String> {
     const LISTEN: &str = "0A";
     let port = format!("{:04X}", address.port());
     let sockets =
         ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| std::fs::read_to_string(table).unwrap_or_default());
-    let inodes: Vec<&str> = sockets
+    let inodes: Vec<u64> = sockets
         .iter()
         .flat_map(|table| table.lines().skip(1))
         .filter_map(|line| {
             let columns: Vec<&str> = line.split_whitespace().collect();
             let (local, state, inode) = (columns.get(1)?, columns.get(3)?, columns.get(9)?);
-            (*state == LISTEN && local.rsplit(':').next() == Some(port.as_str())).then_some(*inode)
+            let is_it = *state == LISTEN && local.rsplit(':').next() == Some(port.as_str());
+            inode.parse().ok().filter(|_| is_it)
         })
         .collect();
     holder(&inodes)
@@ -25,31 +28,25 @@ pub(super) fn of_tcp(address: SocketAddr) -> Option<String> {
 pub(super) fn of_unix(path: &Path) -> Option<String> {
     let wanted = std::path::absolute(path).ok()?;
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let inodes: Vec<&str> = sockets
+    let inodes: Vec<u64> = sockets
         .lines()
         .skip(1)
         .filter_map(|line| {
             let columns: Vec<&str> = line.split_whitespace().collect();
             let (inode, path) = (columns.get(6)?, columns.get(7)?);
-            (std::path::absolute(path).ok()? == wanted).then_some(*inode)
+            let is_it = std::path::absolute(path).ok()? == wanted;
+            inode.parse().ok().filter(|_| is_it)
         })
         .collect();
     holder(&inodes)
 }
 
-fn holder(inodes: &[&str]) -> Option<String> {
-    let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+fn holder(inodes: &[u64]) -> Option<String> {
     let processes = std::fs::read_dir("/proc").ok()?.flatten();
     let mut pids: Vec<u32> = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     // A process is older than those it has started, which may hold its sockets for a moment.
     pids.sort_unstable();
-    let holds = |pid: &&u32| {
-        let Ok(descriptors) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-        descriptors
-            .flatten()
-            .filter_map(|entry| std::fs::read_link(entry.path()).ok())
-            .any(|link| wanted.iter().any(|wanted| link.as_os_str() == wanted.as_str()))
-    };
+    let holds = |pid: &&u32| sockets_of(**pid).any(|socket| inodes.contains(&socket));
     let pid = *pids.iter().find(holds)?;
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     Some(format!("by process {pid} ({})", name.trim_end()))

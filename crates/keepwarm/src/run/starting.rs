@@ -39,7 +39,7 @@ use crate::upstreams::Upstreams;
 use crate::version;
 use crate::wants_colors;
 use crate::watch::{self, Watch};
-use crate::{dev_tls, endpoint};
+use crate::{callers, dev_tls, endpoint};
 use crate::{file_limit, language, why};
 
 impl Server {
@@ -78,6 +78,7 @@ impl Server {
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
         view.set_served(ServedConfig { apps: shown_apps(&config), ..ServedConfig::default() });
         why::observe(&view);
+        callers::look_for_workers();
         otlp.apply(&config, tracing, &upstreams, &view);
         let (requester, requests) = mpsc::unbounded_channel();
         let (over_news, over) = mpsc::unbounded_channel();

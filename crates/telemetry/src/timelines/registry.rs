@@ -12,7 +12,7 @@ use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use super::calls::{Attribution, CallTimeline, RequestCalls};
-use super::lock;
+use super::{lock, processes};
 use crate::RequestId;
 
 /// Calls of a generation that are held one by one. Bounds memory: two generations take 2 MB at most, each call under a name of its own.
@@ -211,8 +211,13 @@ static REGISTRY: LazyLock<Mutex<CallRegistry>> = LazyLock::new(Mutex::default);
 /// Names in the registry: what a request looks at before it takes the lock.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// Holds a call until its caller takes it.
+/// Holds a call until its caller takes it. One of a process that is no worker has no caller.
 pub fn note_call(caller: Caller, call: CallTimeline) {
+    let left = match caller {
+        Caller::Process(pid) => processes::left_to_request(pid, call),
+        Caller::Request(_) | Caller::Span { .. } => Some(call),
+    };
+    let Some(call) = left else { return };
     let mut registry = lock(&REGISTRY);
     registry.add(caller, call);
     HELD.store(registry.len(), Ordering::Relaxed);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
 use keepwarm_net::{Remote, Socket};
-use keepwarm_telemetry::timelines::TimelineWorker;
+use keepwarm_telemetry::timelines::{EnteredProcess, TimelineWorker};
 use keepwarm_wire::session::{Session, SessionConfig};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
@@ -52,6 +52,8 @@ pub(super) struct Link {
     hijacks: AtomicBool,
     /// It has one request at a time.
     is_in_order: AtomicBool,
+    /// Its calls to upstreams are attributed by its process.
+    process: OnceLock<EnteredProcess>,
     /// From its HELLO.
     adapter: OnceLock<Adapter>,
     /// It gets no more requests, or never any. Changed and looked at while the app's state is locked.
@@ -149,6 +151,7 @@ impl Link {
             requests: Requests::default(),
             hijacks: AtomicBool::new(false),
             is_in_order: AtomicBool::new(false),
+            process: OnceLock::new(),
             adapter: OnceLock::new(),
             retired: AtomicBool::new(false),
             awaits_idle: AtomicBool::new(false),
@@ -165,6 +168,9 @@ impl Link {
     /// Sets how many requests it has at once, from its HELLO or its app's policy.
     pub(super) fn set_in_order(&self, is_in_order: bool) {
         self.is_in_order.store(is_in_order, Ordering::Relaxed);
+        if self.key.pid != 0 {
+            self.process.get_or_init(|| EnteredProcess::enter(self.key.pid, &self.key.app, is_in_order));
+        }
     }
 
     /// As the record of a request names it.

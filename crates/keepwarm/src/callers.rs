@@ -1,0 +1,146 @@
+//! Finds the workers behind connections to doors, so that calls without a request id are of the request that their worker has.
+//!
+//! For a connection over TCP, the kernel gives the inode of the caller's socket, and `/proc` the sockets of each worker and of the processes that it has
+//! started. What that costs depends on the number of workers and of their descriptors: some 30 µs for each. So there are looks from time to time, each for
+//! all connections that wait, with pauses that keep them below 1 % of a processor: with few workers a call of some milliseconds is found, with 2,000 one of
+//! some seconds. A Unix socket tells the process; for one that is no worker, `/proc` has its parents.
+
+mod sockets;
+
+use std::collections::{HashMap, VecDeque};
+use std::iter::successors;
+use std::time::Duration;
+
+use keepwarm_egress::{CallerEnd, UnnamedCaller, UnnamedCallers};
+use keepwarm_net::restarted;
+use keepwarm_telemetry::timelines::{is_worker, worker_processes};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::time::Instant;
+
+use self::sockets::SocketTable;
+use crate::process_sockets::sockets_of;
+
+/// From a connection's first call to a look: most calls are over by then, and looks take many at once.
+const SOON: Duration = Duration::from_millis(5);
+/// A look is followed by a pause of so many times the processor time that it took: 1 % of a processor.
+const PAUSE: u32 = 99;
+/// The longest pause.
+const LONGEST: Duration = Duration::from_secs(2);
+/// Generations of parents that are looked at: a worker, its master, a shell in between and some more.
+const DEEPEST: usize = 8;
+/// What a look takes besides the look: a wake-up of two threads.
+const WAKE_UPS: Duration = Duration::from_micros(50);
+
+/// Looks for workers as long as this process lives.
+pub(crate) fn look_for_workers() {
+    let callers = UnnamedCallers::open();
+    tokio::spawn(restarted("callers", move || look_again_and_again(callers)));
+}
+
+async fn look_again_and_again(callers: &UnnamedCallers) {
+    let mut earliest = Instant::now();
+    loop {
+        callers.wait().await;
+        tokio::time::sleep_until(earliest.max(Instant::now() + SOON)).await;
+        let mut wanted = callers.take();
+        wanted.retain(|caller| !caller.is_gone());
+        if wanted.is_empty() {
+            continue;
+        }
+        let spent = tokio::task::spawn_blocking(move || look_for(&wanted)).await.unwrap_or_default();
+        earliest = Instant::now() + pause_after(spent);
+    }
+}
+
+fn pause_after(spent: Duration) -> Duration {
+    (spent + WAKE_UPS).saturating_mul(PAUSE).min(LONGEST)
+}
+
+/// Looks once. Gives the processor time that this took.
+fn look_for(wanted: &[UnnamedCaller]) -> Duration {
+    let before = thread_time();
+    match SocketTable::open() {
+        Ok(table) => {
+            let found = name_holders(inodes_of(&table, wanted)) + name_descendants(wanted);
+            let are = if found == 1 { "is of a worker" } else { "are of workers" };
+            tracing::debug!("callers: {found} of {} {are}", wanted.len());
+        }
+        Err(error) => tracing::debug!(%error, "callers: the kernel tells nothing about sockets"),
+    }
+    thread_time().saturating_sub(before)
+}
+
+fn inodes_of<'w>(table: &SocketTable, wanted: &'w [UnnamedCaller]) -> HashMap<u64, &'w UnnamedCaller> {
+    let inode = |caller: &'w UnnamedCaller| match caller.end {
+        CallerEnd::Address { client, server } => Some((table.inode(client, server)?, caller)),
+        CallerEnd::Process(_) => None,
+    };
+    wanted.iter().filter_map(inode).collect()
+}
+
+/// Looks for workers among the parents of processes. Gives how many have one.
+fn name_descendants(wanted: &[UnnamedCaller]) -> usize {
+    let mut found = 0;
+    for caller in wanted {
+        let CallerEnd::Process(pid) = caller.end else { continue };
+        let parents = successors(parent(pid), |pid| parent(*pid)).take(DEEPEST);
+        for worker in parents.filter(|pid| is_worker(*pid)).take(1) {
+            caller.set_worker(worker);
+            found += 1;
+        }
+    }
+    found
+}
+
+/// The parent of a process (`/proc/PID/stat`). Behind the name, which may hold anything: the state, and the parent.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// Looks through the sockets of the workers and of the processes that they have started, which call for them. Gives how many connections are theirs.
+fn name_holders(mut wanted: HashMap<u64, &UnnamedCaller>) -> usize {
+    let mut found = 0;
+    for worker in worker_processes() {
+        let mut processes = VecDeque::from([worker]);
+        while let Some(pid) = processes.pop_front() {
+            if wanted.is_empty() {
+                return found;
+            }
+            for inode in sockets_of(pid) {
+                if let Some(caller) = wanted.remove(&inode) {
+                    caller.set_worker(worker);
+                    found += 1;
+                }
+            }
+            processes.extend(children(pid));
+        }
+    }
+    found
+}
+
+/// The processes that a process has started from its main thread, if the kernel lists them.
+fn children(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+/// Processor time of this thread.
+fn thread_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_take_a_hundredth_of_a_processor() {
+        for spent in [0, 30, 500, 10_000].map(Duration::from_micros) {
+            let share =
+                (spent + WAKE_UPS).as_secs_f64() / (spent + WAKE_UPS + pause_after(spent)).as_secs_f64();
+            assert!((0.0099..0.0101).contains(&share), "{spent:?}: {share}");
+        }
+        assert_eq!(pause_after(Duration::from_secs(1)), LONGEST);
+    }
+}
