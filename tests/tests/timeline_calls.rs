@@ -207,7 +207,7 @@ fn a_long_call_is_known_by_the_process_of_a_worker_with_one_request() {
         let server = start_with(&config(origin.address(), "").replace("threads = 1", debug));
         let mut client = server.client().patient(LONG);
         client.send(get(&format!("/{door}/{process}?calls=2&as={process}")));
-        server.wait_for_log("callers: 1 of 1 is of a worker", LONG);
+        server.wait_for_log("workers behind calls wanted=1 found=1", LONG);
         gate.open();
         assert_eq!(client.response("GET").status, 500);
         let request = failed(&server, &format!("/{door}/{process}"));

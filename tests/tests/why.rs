@@ -106,7 +106,7 @@ fn an_app_that_fails_is_named_with_the_reason() {
     let mut seen = Value::Null;
     wait_until("there is a verdict", LONG, || {
         assert_eq!(client.ask(get("/raise")).status, 500);
-        seen = json(&server).1;
+        seen = server.why().1;
         !ids(&seen).is_empty()
     });
     assert_eq!(ids(&seen), ["app_failing"], "{seen:#}");

@@ -1,5 +1,5 @@
-//! Connections to doors whose calls do not say which request they are a part of, and whose worker the system does not tell at once. It is looked for, by
-//! whoever awaits [`UnnamedCallers::wait`], for as long as the connection lasts.
+//! Connections to doors whose calls do not say which request they are a part of, and whose worker the system does not tell at once. It is looked for by
+//! a task that awaits [`UnnamedCallers::wait`], for as long as the connection lasts.
 //!
 //! A call leaves its connection here when it begins, and asks for the worker when it ends: a call that is over before anybody has looked is of no
 //! request. That is why short calls over connections of their own are not attributed, which would cost more than they take.
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::endpoints::lock;
 
-/// Connections that wait to be looked for. Those that come when there are so many are of no worker. This number is arbitrary: a look takes them all.
+/// Most connections that wait to be looked for. Those that come beside them are of no worker. This number is arbitrary: a look takes them all.
 const WAITING: usize = 1024;
 
 /// What the system tells of the caller's end of a connection.

@@ -3,7 +3,7 @@
 //! For a connection over TCP, the kernel gives the inode of the caller's socket, and `/proc` the sockets of each worker and of the processes that it has
 //! started. What that costs depends on the number of workers and of their descriptors: some 30 µs for each. So there are looks from time to time, each for
 //! all connections that wait, with pauses that keep them below 1 % of a processor: with few workers a call of some milliseconds is found, with 2,000 one of
-//! some seconds. A Unix socket tells the process; for one that is no worker, `/proc` has its parents.
+//! some seconds. A Unix socket tells the process; if that is not a worker, `/proc` has its parents.
 
 mod sockets;
 
@@ -22,7 +22,7 @@ use crate::process_sockets::sockets_of;
 
 /// From a connection's first call to a look: most calls are over by then, and looks take many at once.
 const SOON: Duration = Duration::from_millis(5);
-/// A look is followed by a pause of so many times the processor time that it took: 1 % of a processor.
+/// A look is followed by a pause of N times the processor time that it took: 1 % of a processor.
 const PAUSE: u32 = 99;
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -62,10 +62,11 @@ fn look_for(wanted: &[UnnamedCaller]) -> Duration {
     match SocketTable::open() {
         Ok(table) => {
             let found = name_holders(inodes_of(&table, wanted)) + name_descendants(wanted);
-            let are = if found == 1 { "is of a worker" } else { "are of workers" };
-            tracing::debug!("callers: {found} of {} {are}", wanted.len());
+            tracing::debug!(name: "callers_looked_for", wanted = wanted.len(), found, "looked for the workers behind calls");
         }
-        Err(error) => tracing::debug!(%error, "callers: the kernel tells nothing about sockets"),
+        Err(error) => {
+            tracing::debug!(name: "callers_unknown", %error, "the workers behind calls are not known: the kernel tells nothing about sockets")
+        }
     }
     thread_time().saturating_sub(before)
 }

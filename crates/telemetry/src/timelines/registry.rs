@@ -211,7 +211,7 @@ static REGISTRY: LazyLock<Mutex<CallRegistry>> = LazyLock::new(Mutex::default);
 /// Names in the registry: what a request looks at before it takes the lock.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// Holds a call until its caller takes it. One of a process that is no worker has no caller.
+/// Holds a call until its caller takes it. One of a process that is not a worker's has no caller.
 pub fn note_call(caller: Caller, call: CallTimeline) {
     let left = match caller {
         Caller::Process(pid) => processes::left_to_request(pid, call),
