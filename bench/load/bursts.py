@@ -33,10 +33,32 @@ url = "http://127.0.0.1:{origin}"
 """
 
 
+DOOR = """
+[server]
+threads = 1
+
+[upstream.origin]
+url = "http://127.0.0.1:{origin}"
+bind = "127.0.0.1:{port}"
+"""
+
+
 def upstream(keepwarm_binary, port, folder, origin):
+    return configured(keepwarm_binary, folder, UPSTREAM.format(port=port, origin=origin))
+
+
+def door(keepwarm_binary, port, folder, origin):
+    return configured(keepwarm_binary, folder, DOOR.format(port=port, origin=origin))
+
+
+def configured(keepwarm_binary, folder, config):
     file = folder / "keepwarm.toml"
-    file.write_text(UPSTREAM.format(port=port, origin=origin))
+    file.write_text(config)
     return [keepwarm_binary, "run", "--config", file]
+
+
+# Those that need an origin.
+FORWARDED = (upstream, door)
 
 
 # The command, what it serves, and how many streams each connection has (None: HTTP/1.1).
@@ -46,6 +68,7 @@ CASES = {
     "asgi": (servers.keepwarm, "hello:asgi", None),
     "rack": (servers.keepwarm, "hello.ru", None),
     "upstream": (upstream, None, None),
+    "door": (door, None, None),
     "fixed-h2": (servers.keepwarm_fixed, None, 100),
     "asgi-h2": (servers.keepwarm, "hello:asgi", 100),
 }
@@ -85,7 +108,7 @@ def compare(case, options):
     command, target, streams = CASES[case]
     running, spent = [], ([], [])
     try:
-        if case == "upstream":
+        if command in FORWARDED:
             running.append(servers.Server("origin", servers.nginx, None, None))
             target = running[0].port
         pair = []

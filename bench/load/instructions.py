@@ -61,7 +61,7 @@ def measure(steps, case, binary, requests):
     command, target, _ = bursts.CASES[case]
     running = []
     try:
-        if case == "upstream":
+        if command in bursts.FORWARDED:
             running.append(servers.Server("origin", servers.nginx, None, None))
             target = running[0].port
         server = servers.Server(case, command, target, binary)
