@@ -195,7 +195,11 @@ fn a_worker_with_several_requests_at_once_is_not_known_by_time() {
 /// TCP does not tell the process, and a process that the worker has started is not the worker. It is looked for while the call lasts.
 #[test]
 fn a_long_call_is_known_by_the_process_of_a_worker_with_one_request() {
-    for (door, process) in [("tcp", "worker"), ("tcp", "child"), ("unix", "child")] {
+    // An id that is not of a request of Keepwarm's names nobody.
+    let foreign = "&with=order-17";
+    for (door, process, with) in
+        [("tcp", "worker", ""), ("tcp", "foreign", foreign), ("tcp", "child", ""), ("unix", "child", "")]
+    {
         let gate = Arc::new(Gate::default());
         let held = Arc::clone(&gate);
         let origin = Origin::start(move |_, stream| {
@@ -206,7 +210,7 @@ fn a_long_call_is_known_by_the_process_of_a_worker_with_one_request() {
         let debug = "threads = 1\nlog = { level = \"debug\" }";
         let server = start_with(&config(origin.address(), "").replace("threads = 1", debug));
         let mut client = server.client().patient(LONG);
-        client.send(get(&format!("/{door}/{process}?calls=2&as={process}")));
+        client.send(get(&format!("/{door}/{process}?calls=2&as={process}{with}")));
         server.wait_for_log("workers behind calls wanted=1 found=1", LONG);
         gate.open();
         assert_eq!(client.response("GET").status, 500);

@@ -98,9 +98,9 @@ impl UnnamedCallers {
     }
 }
 
-/// Has somebody look for the worker at the other end of a connection, unless somebody does or did.
+/// Has somebody look for the worker at the other end of a connection for which nobody has looked.
 pub(crate) fn look_for(peer: &ConnectionInfo) {
-    if peer.found_worker.get().is_some() || !CALLERS.is_on.load(Ordering::Relaxed) {
+    if !CALLERS.is_on.load(Ordering::Relaxed) {
         return;
     }
     let end = match (peer.process, peer.client, peer.local) {

@@ -12,9 +12,9 @@ use std::iter::successors;
 use std::time::Duration;
 
 use keepwarm_egress::{CallerEnd, UnnamedCaller, UnnamedCallers};
-use keepwarm_net::restarted;
+use keepwarm_net::{restarted, thread_time};
 use keepwarm_telemetry::timelines::{is_worker, worker_processes};
-use rustix::time::{ClockId, clock_gettime};
+use keepwarm_workers::supervisor::{listed_children, parent};
 use tokio::time::Instant;
 
 use self::sockets::SocketTable;
@@ -59,24 +59,27 @@ fn pause_after(spent: Duration) -> Duration {
 /// Looks once. Gives the processor time that this took.
 fn look_for(wanted: &[UnnamedCaller]) -> Duration {
     let before = thread_time();
-    match SocketTable::open() {
-        Ok(table) => {
-            let found = name_holders(inodes_of(&table, wanted)) + name_descendants(wanted);
-            tracing::debug!(name: "callers_looked_for", wanted = wanted.len(), found, "looked for the workers behind calls");
-        }
-        Err(error) => {
-            tracing::debug!(name: "callers_unknown", %error, "the workers behind calls are not known: the kernel tells nothing about sockets")
-        }
-    }
+    let found = name_holders(inodes_of(wanted)) + name_descendants(wanted);
+    tracing::debug!(name: "callers_looked_for", wanted = wanted.len(), found, "looked for the workers behind calls");
     thread_time().saturating_sub(before)
 }
 
-fn inodes_of<'w>(table: &SocketTable, wanted: &'w [UnnamedCaller]) -> HashMap<u64, &'w UnnamedCaller> {
-    let inode = |caller: &'w UnnamedCaller| match caller.end {
-        CallerEnd::Address { client, server } => Some((table.inode(client, server)?, caller)),
+fn inodes_of(wanted: &[UnnamedCaller]) -> HashMap<u64, &UnnamedCaller> {
+    let table = match SocketTable::open() {
+        Ok(table) => table,
+        Err(error) => {
+            tracing::debug!(
+                name: "callers_unknown",
+                %error, "the workers behind calls over TCP are not known: the kernel tells nothing about sockets"
+            );
+            return HashMap::new();
+        }
+    };
+    let inode = |caller: &UnnamedCaller| match caller.end {
+        CallerEnd::Address { client, server } => table.inode(client, server),
         CallerEnd::Process(_) => None,
     };
-    wanted.iter().filter_map(inode).collect()
+    wanted.iter().filter_map(|caller| Some((inode(caller)?, caller))).collect()
 }
 
 /// Looks for workers among the parents of processes. Gives how many have one.
@@ -84,19 +87,13 @@ fn name_descendants(wanted: &[UnnamedCaller]) -> usize {
     let mut found = 0;
     for caller in wanted {
         let CallerEnd::Process(pid) = caller.end else { continue };
-        let parents = successors(parent(pid), |pid| parent(*pid)).take(DEEPEST);
-        for worker in parents.filter(|pid| is_worker(*pid)).take(1) {
+        let mut parents = successors(parent(pid), |pid| parent(*pid)).take(DEEPEST);
+        if let Some(worker) = parents.find(|pid| is_worker(*pid)) {
             caller.set_worker(worker);
             found += 1;
         }
     }
     found
-}
-
-/// The parent of a process (`/proc/PID/stat`). Behind the name, which may hold anything: the state, and the parent.
-fn parent(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
 /// Looks through the sockets of the workers and of the processes that they have started, which call for them. Gives how many connections are theirs.
@@ -114,21 +111,10 @@ fn name_holders(mut wanted: HashMap<u64, &UnnamedCaller>) -> usize {
                     found += 1;
                 }
             }
-            processes.extend(children(pid));
+            processes.extend(listed_children(pid).unwrap_or_default());
         }
     }
     found
-}
-
-/// The processes that a process has started from its main thread, if the kernel lists them.
-fn children(pid: u32) -> Vec<u32> {
-    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
-}
-
-/// Processor time of this thread.
-fn thread_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 #[cfg(test)]

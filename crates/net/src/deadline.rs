@@ -156,6 +156,14 @@ pub fn now() -> Instant {
     CLOCK.get().unwrap_or_else(Instant::now)
 }
 
+/// Processor time of the calling thread.
+#[cfg(not(feature = "simulation"))]
+#[must_use]
+pub fn thread_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(now).unwrap_or_default()
+}
+
 /// The `Date` of a response (RFC 9110 §6.6.1), formatted once a second.
 pub fn http_date() -> [u8; 29] {
     if DATE.get().0 == 0 {

@@ -38,6 +38,8 @@ pub use buffer::ReadBuffer;
 pub use call::{Call, CallHead, Calls, Protocol, SwitchTarget};
 pub use client::{Client, ClientError, Codec, IdleState, ResponsePart, ServerFault};
 pub use connect::{AcquireError, Dial, DialTimes, connect_any};
+#[cfg(not(feature = "simulation"))]
+pub use deadline::thread_time;
 pub use deadline::{Deadlines, WaitKind, http_date, now, run_ticker};
 pub use endpoint::Endpoint;
 pub use h1::{Http1, RequestLine};

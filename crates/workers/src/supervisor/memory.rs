@@ -48,26 +48,6 @@ pub(super) fn resident(pid: u32) -> Option<Resident> {
     Some(Resident { anonymous, files, is_forked: parent != Some(std::process::id()) })
 }
 
-/// The children of a process that has one thread.
-pub(super) fn children(pid: u32) -> Vec<u32> {
-    match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
-        Ok(list) => list.split_whitespace().filter_map(|child| child.parse().ok()).collect(),
-        Err(_) => search_children(pid),
-    }
-}
-
-/// Of a kernel that does not list them.
-fn search_children(pid: u32) -> Vec<u32> {
-    let is_child = |&child: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        // Behind the name, which may hold anything: the state, and the parent.
-        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
-        parent == Some(pid)
-    };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_child).collect()
-}
-
 /// Memory that can be had without anybody being pushed out: of the machine, or of the control groups that this process is in, whichever
 /// has less. `None`: nobody says.
 pub(super) fn available() -> Option<u64> {
@@ -125,27 +105,6 @@ mod tests {
         assert!(after.shared > 0);
         assert!(available().unwrap() > 0);
         assert_eq!(of_process(u32::MAX), None);
-    }
-
-    #[test]
-    fn children_are_found_with_and_without_the_kernels_list() {
-        use std::io::BufRead;
-        use std::process::{Command, Stdio};
-        // The kernel lists the children of one thread: those of a test are not its main thread's.
-        let mut shell = Command::new("sh")
-            .args(["-c", "sleep 60 & echo $!; read end; kill $!; wait"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        std::io::BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let child: u32 = line.trim().parse().unwrap();
-        assert_eq!(search_children(shell.id()), [child]);
-        assert_eq!(children(shell.id()), [child]);
-        assert!(!search_children(1).contains(&child));
-        drop(shell.stdin.take());
-        shell.wait().unwrap();
     }
 
     #[test]

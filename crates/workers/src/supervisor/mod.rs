@@ -46,6 +46,7 @@ mod processes;
 mod profile;
 #[cfg(not(feature = "simulation"))]
 mod reap;
+mod relatives;
 mod rollups;
 mod running;
 mod sampler;
@@ -76,6 +77,7 @@ pub use processes::{
     ProcessState, ReadyCheck, ReplaceReason, RestartPolicy, RunSchedule, TaskFailure, TaskSpec,
 };
 pub use profile::{Waits, WorkerProcessHandle};
+pub use relatives::{listed_children, parent};
 pub use settings::{Credentials, Limit, ProcessSettings};
 pub(crate) use signals::is_killed;
 pub use snapshot::{AppSnapshot, FailedApp, LastDeath, Memory, Snapshot, WorkerSnapshot, WorkerState};

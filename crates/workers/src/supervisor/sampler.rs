@@ -65,7 +65,9 @@ pub(super) fn start(
 
 #[cfg(not(feature = "simulation"))]
 fn sample(subjects: Vec<SampleTarget>, rollups: &mut Rollups) -> Vec<WorkerSample> {
-    use super::memory::{Resident, children, private, resident};
+    use super::memory::{Resident, private, resident};
+    use super::relatives::children;
+    use keepwarm_net::thread_time;
 
     let look = |subject: SampleTarget| {
         let own = resident(subject.pid)?;
@@ -97,11 +99,4 @@ fn sample(subjects: Vec<SampleTarget>, rollups: &mut Rollups) -> Vec<WorkerSampl
             subject,
         })
         .collect()
-}
-
-/// Processor time of this thread.
-#[cfg(not(feature = "simulation"))]
-fn thread_time() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(now).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keepwarm_http1::Version;
-use rustix::time::{ClockId, clock_gettime};
+use keepwarm_net::thread_time;
 
 use super::{bytes, median};
 use crate::client::{Connection, Failure, Outcome, Request, Response, client_config};
@@ -115,13 +115,13 @@ async fn fresh_line(context: &ProbeContext) -> Result<(Connection, NewConnection
         Some(tls_settings) => Some(client_config(tls_settings)?),
         None => None,
     };
-    let before = processor_time();
+    let before = thread_time();
     let connection = context.connect_with(config).await?;
     let fresh = NewConnectionCall {
         connect: connection.times.connect,
         tls: connection.times.tls,
         response: Duration::ZERO,
-        cpu: processor_time().saturating_sub(before),
+        cpu: thread_time().saturating_sub(before),
         handshake: connection.handshake.as_ref().map_or(0, |handshake| handshake.received as u64),
     };
     Ok((connection, fresh))
@@ -181,12 +181,6 @@ async fn bare_is_kept(context: &ProbeContext) -> bool {
         return false;
     }
     context.exchange_within(&mut connection, &request, context.settings.timeout).await.is_complete()
-}
-
-fn processor_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = Duration::from_secs(u64::try_from(now.tv_sec).unwrap_or(0));
-    seconds + Duration::from_nanos(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// Without TLS a server that closes costs a round trip, which matters only to those far away; with TLS it has every call pay for a handshake.

@@ -77,7 +77,7 @@ fn failing(why: &Why, name: &Arc<str>, app: &AppHistory, causes: &[Finding]) -> 
             let upstream = finding.subject.upstream.as_ref().and_then(|name| why.upstreams.get(name));
             upstream.is_some_and(|upstream| upstream.series.recent(WINDOW).failed.saturating_mul(2) >= failed)
         });
-    if failed < FAILED_MIN || share < 0.2 || is_upstreams || others::spill_disk(why).is_some() {
+    if failed < FAILED_MIN || share < 0.2 || is_upstreams || others::is_disk_failing(why) {
         return None;
     }
     let mut evidence = format!(
