@@ -30,6 +30,10 @@ def application(environ, start_response):
     elif asked.get('with') == 'span':
         version, trace, parent, flags = environ['HTTP_TRACEPARENT'].split('-')
         headers['traceparent'] = '-'.join([version, trace, '1111111111111111', flags])
+    elif asked.get('with') == 'forged':
+        # Of this process, and of a request that will never come.
+        own = environ['HTTP_X_REQUEST_ID']
+        headers['X-Request-Id'] = own[:16] + 'f' + own[17:]
     elif 'with' in asked:
         headers['X-Request-Id'] = asked['with']
     if asked.get('as') == 'child':
@@ -195,11 +199,15 @@ fn a_worker_with_several_requests_at_once_is_not_known_by_time() {
 /// TCP does not tell the process, and a process that the worker has started is not the worker. It is looked for while the call lasts.
 #[test]
 fn a_long_call_is_known_by_the_process_of_a_worker_with_one_request() {
-    // An id that is not of a request of Keepwarm's names nobody.
-    let foreign = "&with=order-17";
-    for (door, process, with) in
-        [("tcp", "worker", ""), ("tcp", "foreign", foreign), ("tcp", "child", ""), ("unix", "child", "")]
-    {
+    // An id that is not one of this process's requests names nobody.
+    let foreign = ["&with=order-17", "&with=00000000000000000000000000000001"];
+    for (door, process, with) in [
+        ("tcp", "worker", ""),
+        ("tcp", "foreign", foreign[0]),
+        ("tcp", "foreign", foreign[1]),
+        ("tcp", "child", ""),
+        ("unix", "child", ""),
+    ] {
         let gate = Arc::new(Gate::default());
         let held = Arc::clone(&gate);
         let origin = Origin::start(move |_, stream| {
@@ -227,8 +235,7 @@ fn a_long_call_is_known_by_the_process_of_a_worker_with_one_request() {
 fn a_call_with_the_name_of_another_request_is_of_no_request() {
     let origin = Origin::fixed("found");
     let server = start(&origin, "");
-    // An id of this form, of another process.
-    server.ask(get("/tcp/forged?with=00000000000000000000000000000001"));
+    server.ask(get("/tcp/forged?with=forged"));
     let request = failed(&server, "/tcp/forged");
     assert_eq!((&request["call_count"], known_by(&request).len()), (&0.into(), 0), "{request:#}");
     assert_eq!(origin.requests().len(), 1);
@@ -275,7 +282,7 @@ fn an_upstream_has_the_calls_of_each_app_that_are_known() {
     let mut events = Events::open(&server);
     events.wait_for("a second has passed", |snapshot| snapshot["window_seconds"].as_u64() >= Some(1));
     server.ask(get("/tcp/mine?calls=3&with=id"));
-    server.ask(get("/tcp/other?calls=5&with=00000000000000000000000000000001"));
+    server.ask(get("/tcp/other?calls=5&with=forged"));
     let snapshot = Events::open(&server)
         .wait_for("they are counted", |snapshot| apps_of(snapshot, "tcp") != Value::Array(vec![]));
     let apps = apps_of(&snapshot, "tcp");

@@ -5,10 +5,10 @@
 //! request. That is why short calls over connections of their own are not attributed, which would cost more than they take.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use keepwarm_serve::ConnectionInfo;
+use keepwarm_serve::{ConnectionInfo, PeerProcess};
 use tokio::sync::Notify;
 
 use crate::endpoints::lock;
@@ -35,19 +35,19 @@ pub enum CallerEnd {
 pub struct UnnamedCaller {
     /// What is known.
     pub end: CallerEnd,
-    worker: Arc<AtomicU32>,
+    process: Arc<PeerProcess>,
 }
 
 impl UnnamedCaller {
     /// Whether its connection is over, so that nobody wants to know any more.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        Arc::strong_count(&self.worker) == 1
+        Arc::strong_count(&self.process) == 1
     }
 
     /// It is of the worker with this process.
     pub fn set_worker(&self, pid: u32) {
-        self.worker.store(pid, Ordering::Relaxed);
+        self.process.worker.store(pid, Ordering::Relaxed);
     }
 }
 
@@ -98,26 +98,25 @@ impl UnnamedCallers {
     }
 }
 
-/// Has somebody look for the worker at the other end of a connection for which nobody has looked.
-pub(crate) fn look_for(peer: &ConnectionInfo) {
-    if !CALLERS.is_on.load(Ordering::Relaxed) {
+/// Has somebody look for the worker at the other end of a connection, unless somebody does or did.
+pub(crate) fn look_for(peer: &ConnectionInfo, process: &Arc<PeerProcess>) {
+    if !CALLERS.is_on.load(Ordering::Relaxed) || process.is_sought.swap(true, Ordering::Relaxed) {
         return;
     }
-    let end = match (peer.process, peer.client, peer.local) {
+    let end = match (process.pid, peer.client, peer.local) {
         (Some(pid), ..) => CallerEnd::Process(pid),
         (None, Some(client), Some(server)) => CallerEnd::Address { client, server },
         _ => return,
     };
-    let worker = Arc::clone(peer.found_worker.get_or_init(Arc::default));
-    CALLERS.add(UnnamedCaller { end, worker });
+    CALLERS.add(UnnamedCaller { end, process: Arc::clone(process) });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn caller(connection: &Arc<AtomicU32>) -> UnnamedCaller {
-        UnnamedCaller { end: CallerEnd::Process(1), worker: Arc::clone(connection) }
+    fn caller(connection: &Arc<PeerProcess>) -> UnnamedCaller {
+        UnnamedCaller { end: CallerEnd::Process(1), process: Arc::clone(connection) }
     }
 
     #[tokio::test]
@@ -129,7 +128,7 @@ mod tests {
         let taken = callers.take();
         assert_eq!(taken.len(), 2);
         taken[0].set_worker(7);
-        assert_eq!(connection.load(Ordering::Relaxed), 7);
+        assert_eq!(connection.worker.load(Ordering::Relaxed), 7);
         let more = async {
             tokio::task::yield_now().await;
             callers.add(caller(&connection));

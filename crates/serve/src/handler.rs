@@ -5,7 +5,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -512,6 +512,17 @@ pub enum LocalAddress {
     Unix(Option<Arc<str>>),
 }
 
+/// What is known of the process that has made a connection.
+#[derive(Debug, Default)]
+pub struct PeerProcess {
+    /// Its id, over a Unix socket.
+    pub pid: Option<u32>,
+    /// Somebody looks for the worker that it belongs to, or did.
+    pub is_sought: AtomicBool,
+    /// The process of that worker; 0: not known yet, or not found.
+    pub worker: AtomicU32,
+}
+
 /// The two ends of a connection.
 #[derive(Debug)]
 pub struct ConnectionInfo {
@@ -523,10 +534,8 @@ pub struct ConnectionInfo {
     pub socket: Option<Arc<str>>,
     /// What the connection speaks.
     pub scheme: Scheme,
-    /// The process that connected over a Unix socket, where the listener wants to know it.
-    pub process: Option<u32>,
-    /// The process of the worker that has connected, which somebody looks for; 0: not known yet, or not found.
-    pub found_worker: OnceLock<Arc<AtomicU32>>,
+    /// The process that connected, where the listener wants to know it. In an allocation of its own: most listeners do not.
+    pub process: Option<Arc<PeerProcess>>,
     /// The result of its TLS handshake; `None`: plaintext.
     pub tls: Option<Box<ServerHandshake>>,
     client_text: OnceLock<(String, String)>,
@@ -541,18 +550,7 @@ impl ConnectionInfo {
             LocalAddress::Unix(path) => (None, path),
         };
         let (client_text, local_text) = (OnceLock::new(), OnceLock::new());
-        let found_worker = OnceLock::new();
-        Self {
-            client,
-            local,
-            socket,
-            scheme,
-            process: None,
-            found_worker,
-            tls: None,
-            client_text,
-            local_text,
-        }
+        Self { client, local, socket, scheme, process: None, tls: None, client_text, local_text }
     }
 
     /// The same, encrypted.

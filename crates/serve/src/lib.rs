@@ -47,7 +47,7 @@ pub use folder::{
 };
 pub use handler::{
     ConnectionInfo, EarlyHints, FieldNames, Forwarded, ForwardingPolicy, Frontend, Handler, LocalAddress,
-    Outcome, Request, RequestContext, RequestInstants, RequestTimes, RouteContext,
+    Outcome, PeerProcess, Request, RequestContext, RequestInstants, RequestTimes, RouteContext,
 };
 pub use listener::{
     ConnectionLimits, ListenerContext, ListenerTls, OpenConnections, ProxyProtocol, StopListening,

@@ -28,7 +28,7 @@ pub use self::encrypted::ListenerTls;
 use self::open::ConnectionGuard;
 pub use self::open::OpenConnections;
 pub use self::proxied::ProxyProtocol;
-use crate::{ConnectionInfo, Frontend, LocalAddress, WebSocketLimits, h1};
+use crate::{ConnectionInfo, Frontend, LocalAddress, PeerProcess, WebSocketLimits, h1};
 
 /// The state that connections of a listener share.
 pub struct ListenerContext {
@@ -388,8 +388,9 @@ fn begin(fd: Socket, client: Option<SocketAddr>, local: &LocalAddress, context: 
         match context.tls {
             None => {
                 let mut peer = ConnectionInfo::new(ends.client, ends.local, ends.scheme);
-                if peer.client.is_none() && context.handler.names_processes() {
-                    peer.process = peer_process(&fd);
+                if context.handler.names_processes() {
+                    let pid = if peer.client.is_none() { peer_process(&fd) } else { None };
+                    peer.process = Some(Arc::new(PeerProcess { pid, ..PeerProcess::default() }));
                 }
                 Box::pin(h1::serve(Io::new(fd).into(), peer, context)).await;
             }

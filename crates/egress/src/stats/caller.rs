@@ -19,9 +19,10 @@ use crate::callers;
 /// A call begins. If it does not say whose it is, and no worker is known to have connected, it is looked for.
 pub(crate) fn look_for_caller(request: &Request, trace: &Trace, is_traced: bool) {
     let peer = request.peer();
-    let is_known = peer.found_worker.get().is_some() || peer.process.is_some_and(is_worker);
+    let Some(process) = &peer.process else { return };
+    let is_known = process.is_sought.load(Ordering::Relaxed) || process.pid.is_some_and(is_worker);
     if !is_known && is_local(peer) && named_caller(request, trace, is_traced).is_none() {
-        callers::look_for(peer);
+        callers::look_for(peer, process);
     }
 }
 
@@ -31,9 +32,16 @@ pub(crate) fn caller(request: &Request, trace: &Trace, is_traced: bool) -> Optio
     if !is_local(peer) {
         return None;
     }
-    let found = || Some(peer.found_worker.get()?.load(Ordering::Relaxed)).filter(|pid| *pid != 0);
-    let process = || found().or(peer.process).map(Caller::Process);
-    named_caller(request, trace, is_traced).or_else(process)
+    named_caller(request, trace, is_traced).or_else(|| process_of(peer).map(Caller::Process))
+}
+
+/// The process of the worker at the other end, else that which is there.
+fn process_of(peer: &ConnectionInfo) -> Option<u32> {
+    let process = peer.process.as_ref()?;
+    match process.worker.load(Ordering::Relaxed) {
+        0 => process.pid,
+        worker => Some(worker),
+    }
 }
 
 /// The caller that a call names.
