@@ -27,12 +27,17 @@ def application(environ, start_response):
 
 /// An app with two workers and two routes, and an upstream at this address.
 fn start(upstream: &str) -> Server {
+    start_with(upstream, |config| config)
+}
+
+/// The same with a configuration that is changed.
+fn start_with(upstream: &str, change: impl FnOnce(String) -> String) -> Server {
     let config = format!(
         "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\npath = \"/sleep\"\napp = \"app\"\n\
          [[listen.main.route]]\npath = \"/*\"\napp = \"app\"\n[app.app]\nentry = \"why_app:application\"\n\
          interpreter = \"@PYTHON@\"\nworkers = 2\nqueue_timeout = \"30s\"\n[upstream.search]\nurl = \"http://{upstream}\"\nbind = \"127.0.0.2:0\"\n"
     );
-    Server::start_with(&config, |command| {
+    Server::start_with(&change(config), |command| {
         let folder = command.get_current_dir().expect("it has a directory");
         std::fs::write(folder.join("why_app.py"), APP).expect("written");
     })
@@ -130,6 +135,35 @@ fn workers_that_crash_are_named() {
     let seen = expect(&server, "workers_crash");
     let evidence = seen["findings"][0]["evidence"].as_str().unwrap_or_default();
     assert!(evidence.contains("3 workers of app crashed") && evidence.contains("SIGKILL"), "{evidence}");
+}
+
+/// No request waits, and no time is long: what clients wait for is in the kernel.
+#[test]
+fn clients_that_wait_for_a_connection_are_named() {
+    let limits = "connections = 2\n[listen.main]\nbind = \"127.0.0.1:0\"\n";
+    let server = start_with("127.0.0.1:1", |config| {
+        format!("[server.limits]\n{}", config.replacen("[listen.main]\nbind = \"127.0.0.1:0\"\n", limits, 1))
+    });
+    let mut holders: Vec<_> = (0..2).map(|_| server.client()).collect();
+    for holder in &mut holders {
+        holder.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n");
+    }
+    let _waits = server.client();
+    let mut seen = Value::Null;
+    wait_until("there is a verdict", LONG, || {
+        // Fast enough for `body_rate`.
+        for holder in &mut holders {
+            holder.send(&"x".repeat(1 << 10));
+        }
+        seen = server.why().1;
+        !ids(&seen).is_empty()
+    });
+    assert_eq!(ids(&seen), ["connection_limit"], "{seen:#}");
+    let evidence = seen["findings"][0]["evidence"].as_str().unwrap_or_default();
+    assert!(
+        evidence.contains("listener \"main\"") && evidence.contains("all 2 that may be open"),
+        "{evidence}"
+    );
 }
 
 #[test]

@@ -132,6 +132,7 @@ INCIDENTS = {
     "failing-app": Incident("app_failing", {"/raise": 1, "/": 1}, pause=0.1),
     "crashing-workers": Incident("workers_crash", {"/die": 1, "/": 1}, pause=0.5),
     "spill-disk": Incident("spill_disk", {"/large": 4}, slow=0.2, disk="2m"),
+    "connection-limit": Incident("connection_limit", {"/slow": 4, "/": 2}, server="[server.limits]\nconnections = 4"),
     "client-waits": Incident("client_waits", {"/upload": 1, "/old": 1, "/": 1}, pause=0.5),
     "healthy": Incident(None, {"/": 4 * CORES}),
 }
@@ -319,12 +320,22 @@ def wait_for_close(port, path, _slow):
         read_to_end(connection)
 
 
+def upload_slowly(port, path, _slow):
+    """Sends a body a bit at a time, but fast enough for `body_rate`: its connection is in use for a minute."""
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {60 << 10}\r\n\r\n"
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(head.encode())
+        for _ in range(60):
+            time.sleep(1)
+            connection.sendall(bytes(1 << 10))
+
+
 def read_to_end(connection):
     while connection.recv(1 << 16):
         pass
 
 
-CLIENTS = {"/upload": expect_continue, "/old": wait_for_close}
+CLIENTS = {"/upload": expect_continue, "/old": wait_for_close, "/slow": upload_slowly}
 
 
 def wait_until_served(port):

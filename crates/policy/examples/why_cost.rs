@@ -81,6 +81,7 @@ fn sample(second: u32) -> Sample {
         machine,
         apps: apps.collect(),
         upstreams: upstreams.collect(),
+        blocked: None,
         spill_full: 0,
         spill_failed: None,
     }

@@ -33,8 +33,8 @@ pub use self::catalog::{RULES, Rule, Severity, rule};
 pub use self::finding::{Finding, Subject};
 pub use self::history::{AppHistory, EVENTS_MAX, Event, ROUTES_MAX, UpstreamHistory, WorkerGrowth};
 pub use self::sample::{
-    AppCallSample, AppSample, AppStep, HeldRoute, MachineStep, Processors, RouteSample, RouteStep, Sample,
-    SpillFailure, UpstreamSample, UpstreamStep, WorkerSample,
+    AppCallSample, AppSample, AppStep, BlockedListener, HeldRoute, MachineStep, Processors, RouteSample,
+    RouteStep, Sample, SpillFailure, UpstreamSample, UpstreamStep, WorkerSample,
 };
 pub use self::saved::{SAVED_MAX, SavedError};
 pub use self::series::{FIVES, SECONDS, Series, Step, TENS};
@@ -50,6 +50,8 @@ pub struct Why {
     apps: BTreeMap<Arc<str>, AppHistory>,
     upstreams: BTreeMap<Arc<str>, UpstreamHistory>,
     machine: history::MachineHistory,
+    /// Clients that could not be accepted, by second: the seconds that a rule looks at.
+    blocked: VecDeque<Option<BlockedListener>>,
     /// Responses that found no room, by second: a minute.
     spill_full: VecDeque<u32>,
     /// What was lost to the disk, by second: a minute.
@@ -68,6 +70,7 @@ impl Why {
         self.machine.push(sample.machine);
         self.keep_apps(sample, &mut events);
         self.keep_upstreams(sample, &mut events);
+        series::push(&mut self.blocked, sample.blocked.clone(), rules::WINDOW);
         series::push(&mut self.spill_full, sample.spill_full, 60);
         series::push(&mut self.spill_failed, sample.spill_failed.clone(), 60);
         for event in events {

@@ -289,7 +289,9 @@ impl Listener {
                 open.note_full(&self.context.meter.name);
                 self.context.meter.of(thread_index()).waited.add(1);
             }
-            open.make_room(|| !open.is_full()).await;
+            let blocked = open.make_room(|| !open.is_full()).await.as_micros();
+            let cells = self.context.meter.of(thread_index());
+            cells.blocked_us.add(u64::try_from(blocked).unwrap_or(u64::MAX));
         }
         match accept(self.socket.get_ref()) {
             Ok((fd, client)) => {

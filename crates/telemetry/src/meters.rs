@@ -169,6 +169,8 @@ pub struct ListenerCells {
     pub too_slow: ThreadCounter,
     /// Times that accepting had to wait for a connection to end.
     pub waited: ThreadCounter,
+    /// Microseconds of these waits in which no open connection was idle.
+    pub blocked_us: ThreadCounter,
     /// Bytes read from clients.
     pub received: ThreadCounter,
     /// Bytes that sockets took for clients.
@@ -260,6 +262,8 @@ pub struct ListenerTotals {
     pub too_slow: u64,
     /// Times that accepting had to wait.
     pub waited: u64,
+    /// Microseconds of these waits in which no open connection was idle.
+    pub blocked_us: u64,
     /// Bytes in.
     pub received: u64,
     /// Bytes out.
@@ -301,6 +305,7 @@ impl ListenerMeter {
             evicted: sum(|cells| &cells.evicted),
             too_slow: sum(|cells| &cells.too_slow),
             waited: sum(|cells| &cells.waited),
+            blocked_us: sum(|cells| &cells.blocked_us),
             received: sum(|cells| &cells.received),
             sent: sum(|cells| &cells.sent),
             handshakes: self.threads.iter().map(|cells| &cells.handshakes).collect(),

@@ -219,6 +219,11 @@ fn listeners(listeners: &[ListenerStatus]) -> Vec<Family> {
         };
         listeners.iter().map(row).collect()
     };
+    let blocked = listeners.iter().map(|listener| Row {
+        labels: vec![("listener", listener.name.clone())],
+        value: Value::Amount(listener.totals.blocked_us as f64 / 1e6),
+    });
+    let blocked = blocked.collect();
     vec![
         gauge("keepwarm_open_connections", "Open client connections", None, each(|totals| totals.open)),
         counter("keepwarm_connections", "Accepted connections", None, each(|totals| totals.accepted)),
@@ -251,6 +256,12 @@ fn listeners(listeners: &[ListenerStatus]) -> Vec<Family> {
             "Times that accepting paused at the connection limit, while connections waited in the kernel",
             None,
             each(|totals| totals.waited),
+        ),
+        counter(
+            "keepwarm_connection_limit_blocked",
+            "Time in which connections waited in the kernel at the connection limit, and none that was open was idle; of all threads together",
+            Some(Unit::Seconds),
+            blocked,
         ),
         counter(
             "keepwarm_received",

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::ConfigSource;
+use super::connection_limit;
 use super::drain::ShutdownMode;
 use super::handover::HandoverRest;
 use super::inherited::InheritedSockets;
@@ -248,6 +249,7 @@ impl Server {
             apps: shown_apps(&self.config),
             subjects: subjects::of(&self.config, &listeners, &self.listeners.doors(&self.config)),
             listeners,
+            connections: connection_limit::derive(&self.config),
             upstreams: self.upstreams.all(),
             certificates: self.listeners.tls.all(),
             authority: self.listeners.tls.authority.names(),

@@ -47,6 +47,8 @@ pub(crate) struct ServedConfig {
     pub(crate) apps: Vec<(String, Option<usize>)>,
     /// The listeners, with the addresses they have.
     pub(crate) listeners: Vec<(String, Vec<String>)>,
+    /// How many connections of clients may be open.
+    pub(crate) connections: usize,
     /// The upstreams.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// The targets that can be examined from outside.

@@ -8,8 +8,8 @@ use keepwarm_egress::Upstream;
 use keepwarm_net::{SPILL, restarted};
 use keepwarm_policy::BreakerState;
 use keepwarm_policy::why::{
-    AppCallSample, AppSample, AppStep, HeldRoute, MachineStep, RouteSample, RouteStep, Sample, SpillFailure,
-    Times, UpstreamSample, UpstreamStep, WorkerSample,
+    AppCallSample, AppSample, AppStep, BlockedListener, HeldRoute, MachineStep, RouteSample, RouteStep,
+    Sample, SpillFailure, Times, UpstreamSample, UpstreamStep, WorkerSample,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::{self, RouteTotals};
@@ -78,6 +78,8 @@ struct Sampler {
     /// By app and upstream.
     app_calls: HashMap<AppUpstream, AppCalls>,
     lost: HashMap<Arc<str>, u64>,
+    /// By listener, in microseconds.
+    blocked: HashMap<&'static str, u64>,
     spill_full: u64,
     spill_failures: u64,
     machine: MachineTotals,
@@ -121,6 +123,7 @@ impl Sampler {
             machine,
             apps,
             upstreams: self.upstreams(&served, &stalls),
+            blocked: self.blocked(&served),
             spill_full: narrow(since(&mut self.spill_full, counters::SPILL_FULL.value())),
             spill_failed: spill_failure(narrow(since(&mut self.spill_failures, SPILL.failures()))),
         };
@@ -248,6 +251,19 @@ impl Sampler {
             name: status.name,
             by_app: Vec::new(),
         }
+    }
+
+    /// The listener whose clients waited longest in this second because all connections were in use.
+    fn blocked(&mut self, served: &ServedConfig) -> Option<BlockedListener> {
+        let mut longest = BlockedListener { limit: served.connections as u64, ..BlockedListener::default() };
+        for meter in meters::listeners() {
+            let before = self.blocked.entry(&meter.name).or_default();
+            let time = Duration::from_micros(since(before, meter.totals().blocked_us));
+            if time > longest.time {
+                (longest.listener, longest.time) = (Arc::from(&*meter.name), time);
+            }
+        }
+        (longest.time > Duration::ZERO).then_some(longest)
     }
 
     /// Error responses of Keepwarm with a 5xx in this second, by app.

@@ -33,7 +33,7 @@ pub fn rule(id: &str) -> Option<&'static Rule> {
 }
 
 /// All of them.
-pub static RULES: [&Rule; 18] = [
+pub static RULES: [&Rule; 19] = [
     &UPSTREAM_FAILING,
     &UPSTREAM_SLOW,
     &WORKERS_CRASH,
@@ -51,6 +51,7 @@ pub static RULES: [&Rule; 18] = [
     &TIMEOUT_LADDER,
     &SPILL_DISK,
     &SPILL_LIMIT,
+    &CONNECTION_LIMIT,
     &CLIENT_WAITS,
 ];
 
@@ -235,6 +236,19 @@ pub(super) static SPILL_LIMIT: Rule = Rule {
     threshold: "In the last minute a response found no room.",
     reason: "Below the limit nobody waits; at it, each slow client holds a worker. So the queue and the slow responses get no verdict of their own then.",
     remedy: "Raise `server.limits.spill` (and check the space of the disk), or limit slow clients (`server.limits.drain_rate`).",
+};
+
+pub(super) static CONNECTION_LIMIT: Rule = Rule {
+    id: "connection_limit",
+    severity: Severity::Fault,
+    meaning: "As many connections are open as may be, all of them in use, and new clients wait in the kernel.",
+    threshold: "In at least 9 of the last 10 s nothing was accepted for half of the second, and no other verdict says what keeps the open \
+                connections in use.",
+    reason: "Idle connections are closed at the limit to make room. Where none is idle, a new client waits for the end of a response, and \
+             no time that the server measures shows it. A shorter wait is a burst; and the verdicts on a queue, which go first, take 8 s.",
+    remedy: "Raise `server.limits.connections`, and the limit on open files with it (systemd: `LimitNOFILE`). WebSockets, streams and slow \
+             uploads are in use for as long as they last: the limit has to be above their number. Against clients that hold connections \
+             without a request, shorten `limits.head_timeout` of the listener or set `limits.connections_per_client`.",
 };
 
 pub(super) static CLIENT_WAITS: Rule = Rule {

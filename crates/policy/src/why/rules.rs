@@ -8,6 +8,10 @@ mod upstream;
 use std::time::Duration;
 
 pub(super) use self::upstream::share_of;
+use super::catalog::{
+    CPU_LIMIT, NOISY_NEIGHBOUR, ROUTE_HOLDS_WORKERS, SLOW_CLIENTS, SPILL_LIMIT, TOO_FEW_CORES,
+    TOO_FEW_WORKERS, UPSTREAM_FAILING, UPSTREAM_SLOW, WORKERS_CRASH,
+};
 use super::history::AppHistory;
 use super::{Finding, Why};
 
@@ -15,6 +19,20 @@ use super::{Finding, Why};
 pub(super) const WINDOW: usize = 10;
 /// A queue that takes less is not a symptom.
 const QUEUE_MIN: Duration = Duration::from_millis(100);
+
+/// Causes that keep connections busy for longer than they should be.
+const EXPLAIN_BUSY: [&str; 10] = [
+    UPSTREAM_FAILING.id,
+    UPSTREAM_SLOW.id,
+    WORKERS_CRASH.id,
+    ROUTE_HOLDS_WORKERS.id,
+    TOO_FEW_WORKERS.id,
+    TOO_FEW_CORES.id,
+    CPU_LIMIT.id,
+    NOISY_NEIGHBOUR.id,
+    SLOW_CLIENTS.id,
+    SPILL_LIMIT.id,
+];
 
 /// All verdicts of now. A cause that explains the symptom of another keeps the other from being given.
 pub(super) fn findings(why: &Why) -> Vec<Finding> {
@@ -26,9 +44,13 @@ pub(super) fn findings(why: &Why) -> Vec<Finding> {
         findings.extend(app::cause(why, name, history, &causes));
         findings.extend(app::others(why, name, history));
     }
-    findings.extend(why.upstreams.iter().flat_map(|(name, history)| others::upstream(name, history)));
     findings.extend(others::spill_disk(why));
     findings.extend(others::spill(why));
+    // What holds up the requests on the open connections holds up those who wait for one, too.
+    if !findings.iter().any(|finding| EXPLAIN_BUSY.contains(&finding.rule.id)) {
+        findings.extend(others::connection_limit(why));
+    }
+    findings.extend(why.upstreams.iter().flat_map(|(name, history)| others::upstream(name, history)));
     // The same cause may hold up several apps: it is named once.
     let mut named = std::collections::BTreeSet::new();
     findings.retain(|finding| named.insert((finding.rule.id, finding.subject.clone())));

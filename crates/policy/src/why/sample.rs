@@ -15,10 +15,23 @@ pub struct Sample {
     pub apps: Vec<AppSample>,
     /// Each upstream.
     pub upstreams: Vec<UpstreamSample>,
+    /// The listener with the most clients that wait to be accepted, if there is one.
+    pub blocked: Option<BlockedListener>,
     /// Responses that waited for their clients because memory and spill files were at their limit.
     pub spill_full: u32,
     /// Request bodies and responses that were lost to the disk of spill files, if any.
     pub spill_failed: Option<SpillFailure>,
+}
+
+/// Clients that waited in the kernel in one second, because the connections were at their limit and none was idle.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BlockedListener {
+    /// Its name.
+    pub listener: Arc<str>,
+    /// How long nothing could be accepted.
+    pub time: Duration,
+    /// The limit.
+    pub limit: u64,
 }
 
 /// What was lost to the disk of spill files in one second.

@@ -532,6 +532,26 @@ fn workers_that_crash_are_named_and_not_what_follows_from_it() {
 }
 
 #[test]
+fn clients_that_wait_for_a_connection_are_named_unless_a_cause_keeps_connections_busy() {
+    let blocked = |ms| Some(BlockedListener { listener: "main".into(), time: MS(ms), limit: 200 });
+    let mut why = after_a_history();
+    feed(&mut why, 8, |sample, _| sample.blocked = blocked(900));
+    assert!(ids(&why).is_empty(), "a burst is over before");
+    feed(&mut why, 10, |sample, _| sample.blocked = blocked(499));
+    assert!(ids(&why).is_empty(), "idle ones make room");
+    feed(&mut why, 9, |sample, _| sample.blocked = blocked(500));
+    assert_eq!(ids(&why), ["connection_limit"]);
+    let evidence = "new connections of listener \"main\" waited in 9 of the last 10 s: all 200 that may be open are in use";
+    assert_eq!(why.findings()[0].evidence, evidence);
+    feed(&mut why, 2, |_, _| {});
+    assert!(ids(&why).is_empty());
+    expect("too_few_workers", |sample, _| {
+        queue(sample, 30, (0.1, 0.0));
+        sample.blocked = blocked(1000);
+    });
+}
+
+#[test]
 fn a_disk_that_takes_no_spill_files_is_named_for_a_minute() {
     let failure = |lost, free| Some(SpillFailure { lost, folder: "/var/tmp".into(), free });
     let mut why = after_a_history();

@@ -121,13 +121,16 @@ impl OpenConnections {
     }
 
     /// Ends a connection, so that another can be accepted: the longest idle one, or else one whose turn is over, with its next response.
-    /// Waits until one has ended, or it is time to try again.
-    pub(super) async fn make_room(&self, has_room: impl Fn() -> bool) {
-        if self.activities.evict() == Eviction::NobodyIdle {
+    /// Waits until one has ended, or it is time to try again. Gives how long none of them was idle meanwhile.
+    pub(super) async fn make_room(&self, has_room: impl Fn() -> bool) -> Duration {
+        let began = Instant::now();
+        let is_blocked = self.activities.evict() == Eviction::NobodyIdle;
+        if is_blocked {
             self.wanted.store(true, Ordering::Relaxed);
         }
         let _ = tokio::time::timeout(RETRY, self.until(has_room)).await;
         self.wanted.store(false, Ordering::Relaxed);
+        if is_blocked { began.elapsed() } else { Duration::ZERO }
     }
 
     /// Whether a connection opened at that time must end with the response that begins now, for another that waits.

@@ -127,7 +127,7 @@ async fn while_somebody_waits_a_connection_that_had_its_turn_ends_with_its_respo
         let open = Arc::clone(&served.context.open);
         let wants = tokio::task::spawn_local(async move {
             while open.count() == 0 {
-                open.make_room(|| false).await
+                open.make_room(|| false).await;
             }
         });
         served.ask().await;

@@ -146,7 +146,8 @@ impl Queue {
     /// Takes a place for a request, if one is free: with the fewest requests first, then one of the same thread, or, of servers, to which every thread has
     /// connections of its own, the one whose turn it is. A patient request may also wait at the worker itself.
     pub(super) fn take_slot(&mut self, job: &QueuedRequest) -> Option<Arc<Link>> {
-        let now = Instant::now().into_std();
+        // It comes this moment, or again after a failure: no look at the clock.
+        let now = job.since.into_std();
         let free = |entry: &&mut WorkerEntry| !entry.retired && entry.taken < entry.slots;
         let own = job.session.and_then(|session| self.worker_of(session));
         let best = |entry: &&mut WorkerEntry| {

@@ -1,11 +1,17 @@
-//! What costs time without a queue: connections of upstreams, and room for slow clients.
+//! What costs time without a queue: connections of clients and upstreams, and room for slow clients.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{WINDOW, mib, percent};
-use crate::why::catalog::{HANDSHAKES_PER_CALL, SPILL_DISK, SPILL_LIMIT, TIMEOUT_LADDER};
+use crate::why::catalog::{CONNECTION_LIMIT, HANDSHAKES_PER_CALL, SPILL_DISK, SPILL_LIMIT, TIMEOUT_LADDER};
 use crate::why::history::UpstreamHistory;
-use crate::why::{Finding, Subject, Why};
+use crate::why::{BlockedListener, Finding, Subject, Why};
+
+/// A second in which nothing could be accepted for so long counts.
+const BLOCKED: Duration = Duration::from_millis(500);
+/// Of the last [`WINDOW`] seconds: the rules of a queue need 8 of them, and go first.
+const BLOCKED_SECONDS: usize = 9;
 
 pub(super) fn upstream(name: &Arc<str>, history: &UpstreamHistory) -> Vec<Finding> {
     [handshakes(name, history), ladder(name, history)].into_iter().flatten().collect()
@@ -36,6 +42,20 @@ fn ladder(name: &Arc<str>, history: &UpstreamHistory) -> Option<Finding> {
         let figures = [("lost", lost.into()), ("steps", steps.len() as f64)];
         Finding::new(&TIMEOUT_LADDER, Subject::upstream(name), evidence, &figures)
     })
+}
+
+pub(super) fn connection_limit(why: &Why) -> Option<Finding> {
+    let is_blocked = |second: &&BlockedListener| second.time >= BLOCKED;
+    let blocked: Vec<&BlockedListener> = why.blocked.iter().flatten().filter(is_blocked).collect();
+    let last = blocked.last().filter(|_| blocked.len() >= BLOCKED_SECONDS)?;
+    let evidence = format!(
+        "new connections of listener \"{}\" waited in {} of the last {WINDOW} s: all {} that may be open are in use",
+        last.listener,
+        blocked.len(),
+        last.limit
+    );
+    let figures = [("blocked_seconds", blocked.len() as f64), ("limit", last.limit as f64)];
+    Some(Finding::new(&CONNECTION_LIMIT, Subject::default(), evidence, &figures))
 }
 
 /// Responses that found no room in the last minute.
