@@ -477,6 +477,10 @@ fn everything_is_reached_by_keys() {
     is("as configured", json!(["1000", "PID", null, "1 to 50 of 120"]));
     is("closed", json!([false, true]));
     is("help", json!([true, true]));
+    is("column explained", json!([true, "OWN", "resident memory of its own, which max_memory counts"]));
+    is("chart explained", json!([true, "Queue", "requests that wait for a worker"]));
+    is("number explained", json!([true, "AGE", "time since its start"]));
+    is("title explained", json!([true, "Requests per second", "requests that ended, of the last 10 s"]));
     let moment = seen["a second before"][0].as_str().expect("a text");
     let value = seen["a second before"][1].as_str().expect("a text");
     assert_eq!(moment, format!("1.0s ago: requests {value}"), "{seen:#}");

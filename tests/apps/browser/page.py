@@ -461,6 +461,21 @@ def keyboard(page, address):
     press(page, "?")
     now("help", '[$("#help").open, $("#help").innerText.includes("requests that wait for a worker")]')
     press(page, "Escape")
+    explained = '[$("#help").open, document.activeElement.textContent, document.activeElement.nextSibling.textContent]'
+    for name, focus in (
+        ("column explained", '[...document.querySelectorAll("#headings button")].find((each) => each.textContent === "OWN").focus()'),
+        ("chart explained", '$("#charts figure:nth-child(3)").focus()'),
+    ):
+        page.run(focus)
+        press(page, "?")
+        now(name, explained)
+        press(page, "Escape")
+    page.run('[...$("#rows tr").cells].find((cell) => cell.dataset.column === "AGE").click()')
+    now("number explained", explained)
+    press(page, "Escape")
+    page.run('$("#charts figcaption button").click()')
+    now("title explained", explained)
+    press(page, "Escape")
     page.run('$("#charts figure").focus()')
     press(page, "ArrowLeft")
     now("a second before", '[$("#moment").textContent, texts("#charts b")[0]]')

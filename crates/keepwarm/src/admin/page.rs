@@ -30,11 +30,12 @@ static DOCUMENT: PageFile =
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-static FILES: [PageFile; 13] = files! {
+static FILES: [PageFile; 14] = files! {
     "changes.js": SCRIPT,
     "chart.js": SCRIPT,
     "dialogs.js": SCRIPT,
     "format.js": SCRIPT,
+    "help.js": SCRIPT,
     "history.js": SCRIPT,
     "icon.svg": "image/svg+xml",
     "lists.js": SCRIPT,

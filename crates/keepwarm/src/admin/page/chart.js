@@ -4,11 +4,19 @@ import { POINTS } from "./history.js";
 import { rate, time } from "./format.js";
 
 const count = (value) => (Number.isInteger(value) ? String(value) : rate(value));
-const CHARTS = [
-  { title: "Requests per second", unit: rate, axis: count, lines: [["rate", "requests"]], least: 1 },
-  { title: "Duration", unit: time, axis: time, lines: [["p50", "p50"], ["p90", "p90"], ["p99", "p99"]], least: 0.001 },
-  { title: "Queue", unit: count, axis: count, lines: [["queue", "waiting"]], least: 1 },
-  { title: "Errors (5xx) per second", unit: rate, axis: count, lines: [["errors", "5xx"]], least: 1 },
+const WINDOW = "of the last 10 s";
+export const CHARTS = [
+  { title: "Requests per second", meaning: `requests that ended, ${WINDOW}`, unit: rate, axis: count, lines: [["rate", "requests"]], least: 1 },
+  {
+    title: "Duration",
+    meaning: `p50: half of the requests ${WINDOW} took no longer; p90 and p99: 90 and 99 of 100`,
+    unit: time,
+    axis: time,
+    lines: [["p50", "p50"], ["p90", "p90"], ["p99", "p99"]],
+    least: 0.001,
+  },
+  { title: "Queue", meaning: "requests that wait for a worker", unit: count, axis: count, lines: [["queue", "waiting"]], least: 1 },
+  { title: "Errors (5xx) per second", meaning: `requests that ended with a 5xx, ${WINDOW}`, unit: rate, axis: count, lines: [["errors", "5xx"]], least: 1 },
 ];
 const HEIGHT = 120;
 // Room for the numbers at the left and the times below.
@@ -24,9 +32,10 @@ export class Charts {
   /** Seconds before the newest point. */
   #chosen = null;
 
-  constructor(place, onMoment) {
+  /** `onExplain` gets the place of a chart in `CHARTS`. */
+  constructor(place, onMoment, onExplain) {
     this.#onMoment = onMoment;
-    this.#charts = CHARTS.map((about) => new Chart(about));
+    this.#charts = CHARTS.map((about, at) => new Chart(about, () => onExplain(at)));
     place.replaceChildren(...this.#charts.map((chart) => chart.figure));
     place.addEventListener("pointermove", (event) => this.#handlePointer(event));
     place.addEventListener("pointerleave", () => this.#choose(null));
@@ -93,13 +102,16 @@ class Chart {
   #marks;
   #values;
 
-  constructor(about) {
+  constructor(about, onExplain) {
     this.#about = about;
     this.figure = document.createElement("figure");
     this.figure.tabIndex = 0;
     const caption = document.createElement("figcaption");
-    const title = document.createElement("span");
+    const title = document.createElement("button");
+    title.type = "button";
     title.textContent = about.title;
+    title.title = about.meaning;
+    title.addEventListener("click", onExplain);
     caption.append(title);
     this.#values = about.lines.map(([, label], at) => legend(caption, about.lines.length > 1 ? label : "", at));
     this.#lines = about.lines.map((_, at) => svg("path", { class: `line line${at}` }));

@@ -1,7 +1,7 @@
-// What opens above the page: a worker, an endpoint, a reload, and the help.
+// What opens above the page: a worker, an endpoint, and a reload.
 
 import { lines, size, time, words } from "./format.js";
-import { doingOf, findEndpoint, findWorker, LISTS, stateOf, workerName } from "./lists.js";
+import { doingOf, findEndpoint, findWorker, stateOf, workerName } from "./lists.js";
 import { setText } from "./table.js";
 
 const element = (id) => document.getElementById(id);
@@ -208,25 +208,4 @@ export class ReloadDialog {
     element("reload-outcome").hidden = outcome === "";
     setText(element("reload-outcome"), lines(outcome));
   }
-}
-
-/** Keys and columns. */
-export function openHelp() {
-  const columns = element("help-columns");
-  if (columns.children.length === 0) {
-    columns.append(...LISTS.flatMap((list) => [titled("h4", list.title), meanings(list)]));
-  }
-  element("help").showModal();
-}
-
-function meanings(list) {
-  const element = document.createElement("dl");
-  element.append(...list.columns.flatMap(([title, meaning]) => [titled("dt", title), titled("dd", meaning)]));
-  return element;
-}
-
-function titled(name, text) {
-  const element = document.createElement(name);
-  element.textContent = text;
-  return element;
 }

@@ -3,8 +3,9 @@
 
 import { Changes } from "./changes.js";
 import { Charts } from "./chart.js";
-import { EndpointDialog, openHelp, ReloadDialog, WorkerDialog } from "./dialogs.js";
+import { EndpointDialog, ReloadDialog, WorkerDialog } from "./dialogs.js";
 import { time, words } from "./format.js";
+import { explainChart, explainColumn, openHelp } from "./help.js";
 import { ALL, History } from "./history.js";
 import { LISTS } from "./lists.js";
 import { REJECTED, Stream } from "./stream.js";
@@ -22,14 +23,14 @@ let apps = null;
 let afterToken = null;
 
 const history = new History();
-const charts = new Charts(element("charts"), (moment) => setText(element("moment"), moment));
+const charts = new Charts(element("charts"), (moment) => setText(element("moment"), moment), explainChart);
 const verdict = new Verdict(element("verdict"), chooseApp);
 const changes = new Changes((path, options) => stream.request(path, options), askToken);
 const worker = new WorkerDialog(changes);
 const endpoint = new EndpointDialog(changes);
 const recent = new RecentDialog();
 new ReloadDialog(changes);
-const table = new Table(openRow);
+const table = new Table(openRow, explainColumn);
 
 element("tabs").append(...LISTS.map(newTab));
 showList(list);
@@ -133,8 +134,16 @@ function handleKey(event) {
   else if (event.key === "/") {
     event.preventDefault();
     element("filter").focus();
-  } else if (event.key === "?") openHelp();
+  } else if (event.key === "?") explainFocused(event.target);
   else if (LISTS[Number(event.key) - 1] !== undefined) showList(LISTS[Number(event.key) - 1]);
+}
+
+/** The chart or the column that has the focus, or else all. */
+function explainFocused(focused) {
+  const chart = [...element("charts").children].findIndex((figure) => figure.contains(focused));
+  if (chart >= 0) explainChart(chart);
+  else if (focused.matches("#headings button")) explainColumn(list, Number(focused.dataset.column));
+  else openHelp();
 }
 
 /** Keys of tabs, as ARIA describes them. */

@@ -15,9 +15,12 @@ export class Table {
   /** By key: the element of each row that is shown, its cells and their text. */
   #shown = new Map();
   #onOpen;
+  #onExplain;
 
-  constructor(onOpen) {
+  /** `onExplain` gets the list and the place of a column in it. */
+  constructor(onOpen, onExplain) {
     this.#onOpen = onOpen;
+    this.#onExplain = onExplain;
     element("previous").addEventListener("click", () => this.#turn(-1));
     element("next").addEventListener("click", () => this.#turn(1));
     element("sort").addEventListener("change", (event) => this.#sortBy(event.target.value));
@@ -152,6 +155,8 @@ export class Table {
 
   #handleRow(event) {
     const button = event.target.closest("button");
+    const number = event.target.closest("td.number");
+    if (number !== null) return this.#onExplain(this.#list, number.cellIndex);
     if (button === null) return;
     const shown = [...this.#shown.values()].find(({ element }) => element.contains(button));
     if (shown !== undefined) this.#onOpen(shown.row.open);
@@ -191,6 +196,8 @@ function newRow(row, list) {
     if (at === 0) place.scope = "row";
     place.dataset.column = list.columns[at][0];
     place.classList.toggle("number", cell.number !== undefined);
+    // What a click on it opens in full.
+    if (cell.number !== undefined) place.title = list.columns[at][1];
     element.append(place);
     if (cell.bar !== undefined) {
       const words = document.createElement("span");

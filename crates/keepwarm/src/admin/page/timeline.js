@@ -231,7 +231,7 @@ function svg(name) {
   return document.createElementNS("http://www.w3.org/2000/svg", name);
 }
 
-function titled(name, text) {
+export function titled(name, text) {
   const element = document.createElement(name);
   element.textContent = text;
   return element;
