@@ -512,7 +512,7 @@ fn many_rows_are_drawn_in_time() {
     assert_quiet(&seen);
     assert!(seen["bytes"].as_u64() > Some(2_000_000), "{seen:#}");
     for (name, total) in
-        [("apps", 200), ("workers", 2000), ("requests", 699), ("routes", 200), ("upstreams", 5000)]
+        [("apps", 200), ("workers", 2000), ("requests", 700), ("routes", 200), ("upstreams", 5000)]
     {
         let drawn = &seen["drawn"][name];
         assert_eq!(

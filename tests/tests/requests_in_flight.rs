@@ -1,7 +1,10 @@
-//! Requests in flight with their paths, and whether their responses have begun (`active_requests` of the status), whatever a worker speaks.
+//! Requests in flight with their paths, and whether their responses have begun (`active_requests` and `active_calls` of the status), whatever
+//! a worker speaks.
 
+use std::io::Write;
 use std::path::Path;
 
+use keepwarm_tests::origin::{After, Gate, Origin};
 use keepwarm_tests::{Server, admin, get};
 use serde_json::Value;
 
@@ -89,6 +92,55 @@ fn shown(server: &Server) {
     assert_eq!(begun.response("GET").text(), "begunover");
     assert_eq!(held.response("GET").text(), "begunover");
     admin::wait_for_status(server, "none is left", |status| active(status).is_empty());
+}
+
+/// The upstream takes one call at a time: the other one waits for a slot.
+#[test]
+fn of_a_route_to_an_upstream() {
+    let (head, rest) = (Gate::default(), Gate::default());
+    let gates = (head.clone(), rest.clone());
+    let origin = Origin::start(move |_, stream| {
+        gates.0.wait();
+        let written = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbegun");
+        gates.1.wait();
+        // The test may have failed, and closed it.
+        let _ = written.and_then(|()| stream.write_all(b"over"));
+        After::Keep
+    });
+    let server = Server::start(&format!(
+        "[admin]\nbind = \"127.0.0.1:0\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\npath = \"/shop/*\"\n\
+         strip_prefix = true\nupstream = \"shop\"\n[upstream.shop]\nurl = \"http://{}\"\nlimits = {{ in_flight = 1, queue_timeout = \"60s\" }}\n",
+        origin.address()
+    ));
+    let wait = |what: &str, phases: &[&str]| -> Vec<Value> {
+        let calls =
+            |status: &Value| status["upstreams"][0]["active_calls"].as_array().expect("a list").clone();
+        let are = |status: &Value| {
+            calls(status).iter().map(|call| call["phase"].clone()).eq(phases.iter().copied())
+        };
+        calls(&admin::wait_for_status(&server, what, are))
+    };
+    let mut first = server.client();
+    first.send(get("/shop/first?token=secret"));
+    wait("it waits for the upstream", &["upstream"]);
+    let mut second = server.client();
+    second.send(get("/shop/second"));
+    let calls = wait("the other one waits for it", &["upstream", "queue"]);
+    let paths: Vec<&Value> = calls.iter().map(|call| &call["path"]).collect();
+    assert_eq!(paths, ["/shop/first", "/shop/second"]);
+    let endpoint = Value::from(origin.address().to_string());
+    let at = |call: &Value| (call["route"].clone(), call["endpoint"].clone());
+    assert_eq!(
+        (at(&calls[0]), at(&calls[1])),
+        (("/shop/*".into(), endpoint), ("/shop/*".into(), Value::Null))
+    );
+    head.open();
+    wait("it responds", &["responds", "queue"]);
+    rest.open();
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.response("GET").text(), "begunover");
+    }
+    wait("none is left", &[]);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! `keepwarm status` and `keepwarm stack`: what a person at a terminal sees, and what a script gets.
 
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -82,7 +85,10 @@ fn the_table_shows_apps_workers_and_listeners_without_colors() {
 /// The shape of docs/operate/status.md: every member it names is there.
 #[test]
 fn the_json_matches_the_documentation() {
-    let upstream = "[upstream.nobody]\nurl = \"http://127.0.0.1:1\"\nbind = \"unix:@DIR@/nobody.sock\"\n";
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address");
+    let upstream =
+        format!("[upstream.silent]\nurl = \"http://{address}\"\nbind = \"unix:@DIR@/silent.sock\"\n");
     let listener = "[listen.secure]\nbind = \"unix:@DIR@/secure.sock\"\nroute = [{ respond = 204 }]\n\
                     tls = { cert = \"@DIR@/shop.pem\", key = \"@DIR@/shop.key\" }\n";
     let certificate = Authority::default().identity(&["shop.example"]);
@@ -100,8 +106,11 @@ fn the_json_matches_the_documentation() {
     });
     let mut other = server.client();
     other.send(get("/pong"));
-    let status = wait_for(&server, "another request waits", |status| {
+    let mut door = UnixStream::connect(server.folder().join("silent.sock")).expect("it listens");
+    door.write_all(get("/search?token=secret").as_bytes()).expect("sent");
+    let status = wait_for(&server, "another request waits, and a call", |status| {
         status["apps"][0]["waiting_requests"][0]["route"] == "/*"
+            && status["upstreams"][0]["active_calls"][0]["phase"] == "upstream"
             && !status["workers"][0]["memory"].is_null()
             && !status["processes"][0]["processes"][0]["memory"].is_null()
     });
@@ -124,6 +133,13 @@ fn the_json_matches_the_documentation() {
     assert_eq!((&status["apps"][0]["queue"], waiting.as_array().map(Vec::len)), (&1.into(), Some(1)));
     assert_ne!(waiting[0]["request_id"], doing["request_id"]);
     assert!(waiting[0]["seconds"].as_f64().is_some_and(|waited| waited >= 0.0), "{waiting}");
+    let call = &status["upstreams"][0]["active_calls"][0];
+    assert_eq!(
+        (&call["method"], &call["path"], &call["route"]),
+        (&"GET".into(), &"/search".into(), &Value::Null)
+    );
+    assert_eq!(call["endpoint"], address.to_string());
+    assert!(!status.to_string().contains("secret"), "{status:#}");
     assert_eq!(status["workers"][0]["pid"], server.workers()[0]);
     assert_eq!(status["listeners"][0]["addresses"][0], format!("http://{}", server.address()));
     assert!(status["open_connections"].as_u64() >= Some(1), "{status:#}");

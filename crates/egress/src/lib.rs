@@ -1,6 +1,7 @@
 //! The back door: an application calls a door on this machine, and its call continues over a persistent connection, shared by all workers and threads, to the
 //! upstream.
 
+mod active;
 mod breaker;
 mod callers;
 mod discovery;
@@ -21,6 +22,7 @@ mod settings;
 mod stats;
 mod upstream;
 
+pub use active::{ActiveCall, CallPhase};
 pub use callers::{CallerEnd, UnnamedCaller, UnnamedCallers};
 pub use discovery::{Discovery, DiscoveryStatus, DnsResolver, LookupFailure};
 pub use door::{Door, OwnCalls, UpstreamRoute};

@@ -11,6 +11,7 @@ use keepwarm_telemetry::upstreams;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::active::ActiveCalls;
 use crate::breaker::UpstreamBreaker;
 use crate::drain::Drained;
 use crate::ejection::Ejections;
@@ -41,6 +42,7 @@ pub struct Upstream {
     tls: ArcSwapOption<ClientTls>,
     limiter: ArcSwapOption<RateLimiter>,
     stats: UpstreamStats,
+    active: ActiveCalls,
 }
 
 impl Upstream {
@@ -69,6 +71,7 @@ impl Upstream {
             tls: ArcSwapOption::empty(),
             limiter: ArcSwapOption::empty(),
             stats: UpstreamStats::default(),
+            active: ActiveCalls::default(),
         })
     }
 
@@ -112,6 +115,11 @@ impl Upstream {
     /// Records calls there from now on; none are without.
     pub fn set_log(&self, log: Option<CallLog>) {
         self.stats.set_log(log);
+    }
+
+    /// Its calls in flight.
+    pub(crate) fn active(&self) -> &ActiveCalls {
+        &self.active
     }
 
     pub(crate) fn stats(&self) -> &UpstreamStats {

@@ -27,7 +27,7 @@ use crate::RequestId;
 /// Requests of each list. This number is arbitrary: more than a person reads.
 pub const KEPT: usize = 50;
 /// Bytes of a path that are kept.
-const LONGEST: usize = 256;
+pub const LONGEST_PATH: usize = 256;
 
 /// Why a request is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,8 +188,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[must_use]
 pub fn kept_path(target: &[u8]) -> Box<str> {
     let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
-    match path.get(..LONGEST) {
-        Some(cut) if path.len() > LONGEST => format!("{}…", String::from_utf8_lossy(cut)).into(),
+    match path.get(..LONGEST_PATH) {
+        Some(cut) if path.len() > LONGEST_PATH => format!("{}…", String::from_utf8_lossy(cut)).into(),
         _ => String::from_utf8_lossy(path).into(),
     }
 }

@@ -97,7 +97,7 @@ globalThis.makeSnapshot = (apps, workers, endpoints, text = (name) => name) => {
                 age_seconds: 50, requests: 5, restarts: 0, memory: { own_bytes: 4e7 + at, shared_bytes: 1e7 }, recycle_reason: at === 2 ? text("age") : null,
                 active_requests: at % 4 ? [] : [{ request_id: text(`id${at}`), method: text("GET"), path: text("/route/one"), responding: at % 8 === 0, route: text("/route/*"), seconds: at / 100 }] })),
             processes: [],
-            upstreams: each(upstreams, (at) => ({ name: text(`upstream${at}`), breaker: "closed", in_flight: 1, queue: 0, lookup_failure: null, endpoint_count: 100,
+            upstreams: each(upstreams, (at) => ({ name: text(`upstream${at}`), breaker: "closed", in_flight: 1, queue: 0, lookup_failure: null, endpoint_count: 100, active_calls: each(at === 0 ? 1 : 0, (one) => ({ request_id: text(`call${one}`), method: text("GET"), path: text("/search"), route: null, seconds: 0.2, phase: text("upstream"), endpoint: text("10.0.0.0:443") })),
                 endpoints: each(Math.min(100, endpoints - at * 100), (one) => ({ name: text(`10.0.${at}.${one}:443`), state: text("up"), healthy: true, check_failure: null,
                     breaker: "closed", ejected: false, weight: 1, priority: 0, in_flight: 1, calls: requests(), reused: 5, dialled: 1, p50_seconds: 0.001, p99_seconds: 0.01,
                     connections: { idle: 1, in_use: 1, dialling: 0, waiting: 0 }, handshakes: { full: 1, resumed: 0, failed: 0, avoided: 5, certificate_bytes_avoided: 1 },

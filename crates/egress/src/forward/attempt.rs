@@ -16,6 +16,7 @@ use super::failure::AttemptFailure;
 use super::upstream_request::{AttemptEnd, UpstreamRequest};
 use super::{AttemptResult, Forward, while_here};
 use crate::HashKey;
+use crate::active::CallPhase;
 use crate::breaker::Admission;
 use crate::endpoints::{AttemptSignals, EndpointAttempt, EndpointEntry};
 
@@ -157,6 +158,7 @@ impl<'a> Forward<'a, '_> {
             self.connected = Some(self.sought);
             return Ok(Ok(call));
         }
+        self.active.set(CallPhase::Connect);
         let connect = self.settings.timeouts.connect.unwrap_or(Duration::MAX);
         // Connecting and the handshake have that time each, and bound themselves.
         let wait = self.settings.limits.queue_timeout.saturating_add(connect).saturating_add(connect);
@@ -191,6 +193,7 @@ impl<'a> Forward<'a, '_> {
         call: Call,
     ) -> AttemptReport {
         self.connected.get_or_insert_with(Instant::now);
+        self.active.set_at(CallPhase::Upstream, entry.state.name());
         self.record.reused = call.idle().filter(|_| call.is_reused());
         let mut upstream_request =
             UpstreamRequest::new(self, attempt, call, Arc::clone(&entry.authority), index);
@@ -281,6 +284,7 @@ impl<'a> Forward<'a, '_> {
             Decision::Retry(wait) => {
                 self.anew = false;
                 self.retries += 1;
+                self.active.set(CallPhase::Queue);
                 self.tried.push(index);
                 let wait = self.time_left().map_or(wait, |left| left.min(wait));
                 if !wait.is_zero()

@@ -44,6 +44,7 @@ use tokio::time::Instant;
 
 use self::body::Body;
 pub(crate) use self::head::{ForwardOptions, HostSource, VIA};
+use crate::active::ActiveEntry;
 use crate::gate::Permit;
 use crate::stats::{CallSpans, CompletedCall, ServerTiming, SpanEnd, Trace, caller, look_for_caller};
 use crate::{EndpointEntry, EndpointSet, Upstream, UpstreamSettings, refusals};
@@ -85,6 +86,8 @@ struct Forward<'a, 'c> {
     endpoints: Arc<EndpointSet>,
     options: ForwardOptions<'a>,
     exchange: &'a mut Exchange<'c>,
+    /// As those who look see it.
+    active: ActiveEntry<'a>,
     body: Body,
     record: Box<CallRecord>,
     /// The trace it is part of.
@@ -122,6 +125,7 @@ impl<'a, 'c> Forward<'a, 'c> {
         let tracer = settings.tracer.as_ref();
         Self {
             upstream,
+            active: upstream.active().enter(exchange.request()),
             trace: Trace::of(exchange.request(), tracer),
             spans: tracer.map(|tracer| Box::new(CallSpans::new(tracer))),
             span: 0,

@@ -22,6 +22,7 @@ use super::body::BodyStep;
 use super::clock::{PhaseTimer, Turn};
 use super::head::HeadContext;
 use super::hedge::{HedgeTarget, HedgedAttempt};
+use crate::active::CallPhase;
 use crate::endpoints::{AttemptSignals, EndpointAttempt};
 
 /// One request at one endpoint.
@@ -163,6 +164,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         self.forward.span = target.span;
         self.forward.record.endpoint = Some(Arc::clone(target.attempt.state().name()));
         self.forward.record.reused = call.idle().filter(|_| call.is_reused());
+        self.forward.active.set_at(CallPhase::Upstream, target.attempt.state().name());
         self.forward.at = self.forward.endpoints.position_of(target.attempt.state());
         (self.call, self.attempt, self.authority) = (Some(call), target.attempt, target.authority);
         self.hedged_attempt = HedgedAttempt::None;
@@ -206,6 +208,7 @@ impl<'t, 'a, 'c> UpstreamRequest<'t, 'a, 'c> {
         }
         let forward = &mut *self.forward;
         forward.headed = Some(now);
+        forward.active.set(CallPhase::Responds);
         forward.record.status = status;
         if call.head_came_in_pieces() {
             forward.exchange.request_mut().notes.stalls.insert(Stall::HeadInPieces);

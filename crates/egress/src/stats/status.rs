@@ -7,7 +7,10 @@ use keepwarm_policy::BreakerState;
 use keepwarm_telemetry::upstreams::{self, ENDPOINTS_MAX, EndpointTotals};
 
 use crate::endpoints::EndpointEntry;
-use crate::{CheckFailure, LastFailure, LookupFailure, Upstream};
+use crate::{ActiveCall, CheckFailure, LastFailure, LookupFailure, Upstream};
+
+/// Calls in flight that are shown of an upstream.
+const ACTIVE_CALLS_MAX: usize = 20;
 
 /// An upstream at one moment.
 #[derive(Debug, Clone)]
@@ -18,6 +21,8 @@ pub struct UpstreamStatus {
     pub in_flight: usize,
     /// Calls that wait for a place among those.
     pub queue: usize,
+    /// The oldest of the calls in flight, and of those that wait.
+    pub active_calls: Vec<ActiveCall>,
     /// What its own breaker does.
     pub breaker: BreakerState,
     /// What has happened to its connections.
@@ -98,6 +103,7 @@ impl Upstream {
             name: Arc::clone(self.name()),
             in_flight,
             queue,
+            active_calls: self.active().oldest(ACTIVE_CALLS_MAX),
             breaker: self.breaker(),
             totals: self.connection_totals(),
             found: endpoints.endpoints.len(),

@@ -51,7 +51,7 @@ impl Tab {
                 &["APP", "WORKERS", "QUEUE", "REQ/S", "P50", "P99", "5XX", "HELD", "REQUESTS", "LAST"]
             }
             Self::Workers => &["WORKER", "STATE", "DOING", "FOR", "OWN", "1 MIN", "REQUESTS", "AGE", "PID"],
-            Self::Requests => &["REQUEST", "DOING", "PHASE", "FOR", "WORKER", "ROUTE"],
+            Self::Requests => &["REQUEST", "DOING", "PHASE", "FOR", "HELD BY", "ROUTE"],
             Self::Recent => {
                 &["DOING", "WHAT", "ENDED", "STATUS", "REASON", "TOOK", "WHERE", "CALLS", "WORKER", "ROUTE"]
             }

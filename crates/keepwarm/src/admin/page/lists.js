@@ -57,14 +57,18 @@ export const LISTS = [
     columns: [
       ["REQUEST", "id, as in the logs"],
       ["DOING", "its method and its path as the app gets it, without the query"],
-      ["PHASE", "queue (waits for a worker; the first 20 of an app), waits (at a worker, behind another), app, or responds (its response has begun)"],
-      ["FOR", "how long the worker has worked on it, or it has been in the queue", NUMBER],
-      ["WORKER", "worker that holds it, or the app in whose queue it is"],
-      ["ROUTE", "pattern of its route"],
+      [
+        "PHASE",
+        "queue (waits for a worker, or for a slot of its upstream), waits (at a worker, behind another), app, connect, upstream (waits for the response), or responds (its response has begun)",
+      ],
+      ["FOR", "how long the worker has worked on it, it has been in the queue of the app, or the call to the upstream lasts", NUMBER],
+      ["HELD BY", "worker, app in whose queue it is (the first 20), or upstream (the 20 oldest; also calls through doors)"],
+      ["ROUTE", "pattern of its route; -: a call through a door"],
     ],
     rows: ({ status }) => [
       ...status.workers.flatMap((worker) => worker.active_requests.map((request) => requestRow(request, worker))),
       ...status.apps.flatMap((app) => app.waiting_requests.map((request) => waitingRow(request, app))),
+      ...status.upstreams.flatMap((upstream) => upstream.active_calls.map((call) => callRow(call, upstream))),
     ],
   },
   RECENT,
@@ -199,6 +203,13 @@ function waitingRow(request, app) {
   return { key: `queue ${request.request_id}`, cells, app: app.name };
 }
 
+/** A request of a route to the upstream, or a call through one of its doors. */
+function callRow(call, upstream) {
+  const cells = requestCells(call, words(call.phase), words(upstream.name));
+  const open = call.endpoint === null ? undefined : { endpoint: [upstream.name, call.endpoint] };
+  return { key: `call ${call.request_id}`, cells, open };
+}
+
 function phaseOf({ seconds, responding }) {
   return seconds === null ? "waits" : responding ? "responds" : "app";
 }
@@ -208,8 +219,8 @@ export function doingOf({ method, path, route }) {
   return `${words(method)} ${words(path ?? route)}`;
 }
 
-function requestCells(request, phase, worker) {
-  return [name(request.request_id), text(doingOf(request)), text(phase), number(request.seconds, time), text(worker), name(request.route)];
+function requestCells(request, phase, place) {
+  return [name(request.request_id), text(doingOf(request)), text(phase), number(request.seconds, time), text(place), name(request.route)];
 }
 
 function routeRow(route) {

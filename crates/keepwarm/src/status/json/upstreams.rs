@@ -1,6 +1,6 @@
 //! The upstreams in the status.
 
-use keepwarm_egress::{EndpointStatus, UpstreamStatus};
+use keepwarm_egress::{ActiveCall, EndpointStatus, UpstreamStatus};
 use keepwarm_net::PoolTotals;
 use keepwarm_telemetry::meters::CLASSES;
 use keepwarm_telemetry::per_thread::HistogramTotals;
@@ -16,6 +16,7 @@ pub(super) fn json(upstream: &UpstreamStatus) -> Value {
         "breaker": upstream.breaker.name(),
         "in_flight": upstream.in_flight,
         "queue": upstream.queue,
+        "active_calls": upstream.active_calls.iter().map(active_call).collect::<Vec<_>>(),
         "connections": {
             "made": totals.dialled,
             "failed": totals.dials_failed,
@@ -27,6 +28,18 @@ pub(super) fn json(upstream: &UpstreamStatus) -> Value {
         "lookup_failure": upstream.trouble.as_ref().map(|failure| &failure.sentence),
         "endpoint_count": upstream.found,
         "endpoints": upstream.endpoints.iter().map(endpoint).collect::<Vec<_>>(),
+    })
+}
+
+fn active_call(call: &ActiveCall) -> Value {
+    json!({
+        "request_id": call.id.to_string(),
+        "method": call.method.as_str(),
+        "path": call.path,
+        "route": call.route.as_deref(),
+        "seconds": seconds(call.age),
+        "phase": call.phase.name(),
+        "endpoint": call.endpoint.as_deref(),
     })
 }
 

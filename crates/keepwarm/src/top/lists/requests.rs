@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Cell, Row, colored, name, number, text};
 use crate::status::table::{Color, at, list, time, words};
 
-/// Those at workers, and the first of each queue.
+/// Those at workers, the first of each queue, and the oldest at each upstream.
 pub(super) fn in_flight(snapshot: &Value) -> Vec<Row> {
     let at_worker = |worker: &Value| {
         let shown = format!("{}/{}", words(at(worker, "/app")), words(at(worker, "/number")));
@@ -16,8 +16,15 @@ pub(super) fn in_flight(snapshot: &Value) -> Vec<Row> {
         let row = |request: &Value| row(request, "queue", words(at(app, "/name")));
         list(at(app, "/waiting_requests")).iter().map(row).collect::<Vec<_>>()
     };
+    let at_upstream = |upstream: &Value| {
+        let shown = words(at(upstream, "/name"));
+        let row = |call: &Value| row(call, at(call, "/phase").as_str().unwrap_or("-"), shown.clone());
+        list(at(upstream, "/active_calls")).iter().map(row).collect::<Vec<_>>()
+    };
     let workers = list(at(snapshot, "/status/workers")).iter().flat_map(at_worker);
-    workers.chain(list(at(snapshot, "/status/apps")).iter().flat_map(in_queue)).collect()
+    let queues = list(at(snapshot, "/status/apps")).iter().flat_map(in_queue);
+    let upstreams = list(at(snapshot, "/status/upstreams")).iter().flat_map(at_upstream);
+    workers.chain(queues).chain(upstreams).collect()
 }
 
 fn phase(request: &Value) -> &'static str {
@@ -28,7 +35,7 @@ fn phase(request: &Value) -> &'static str {
     }
 }
 
-fn row(request: &Value, phase: &str, worker: String) -> Row {
+fn row(request: &Value, phase: &str, place: String) -> Row {
     // One that is on its way to its worker has no path for a moment.
     let path = Some(at(request, "/path")).filter(|path| !path.is_null()).unwrap_or(at(request, "/route"));
     vec![
@@ -36,7 +43,7 @@ fn row(request: &Value, phase: &str, worker: String) -> Row {
         text(format!("{} {}", words(at(request, "/method")), words(path))),
         text(phase.to_owned()),
         number(at(request, "/seconds"), time),
-        text(worker),
+        text(place),
         name(at(request, "/route")),
     ]
 }
