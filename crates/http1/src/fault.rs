@@ -102,7 +102,7 @@ kinds! {
     RequestLineTooLong 414 "request_line_too_long" "sent a start line longer than the limit",
     HeaderBlockTooLarge 431 "header_block_too_large" "sent a header block larger than the limit",
     TooManyFields 431 "too_many_fields" "sent more headers than the limit",
-    NoHost 400 "no_host" "sent no Host with HTTP/1.1",
+    NoHost 400 "no_host" "sent no Host (nor :authority with HTTP/2)",
     SeveralHosts 400 "several_hosts" "sent Host more than once",
     BadHost 400 "bad_host" "sent a Host that is not `host[:port]`",
     BothLengthAndChunked 400 "both_length_and_chunked" "sent Content-Length together with Transfer-Encoding",

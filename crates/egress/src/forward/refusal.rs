@@ -43,7 +43,7 @@ impl Forward<'_, '_> {
     pub(super) fn refuse_without_endpoint(&mut self) {
         let why = match self.upstream.discovery().trouble() {
             Some(trouble) => format!("its name lookup failed: {}", trouble.sentence),
-            None => "none is known".to_owned(),
+            None => "its name is still being looked up".to_owned(),
         };
         self.respond(refusals::NO_ENDPOINT.about(&[self.upstream.name(), &why]));
     }

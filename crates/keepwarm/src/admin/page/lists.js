@@ -57,10 +57,7 @@ export const LISTS = [
     columns: [
       ["REQUEST", "id, as in the logs"],
       ["DOING", "its method and its path as the app gets it, without the query"],
-      [
-        "PHASE",
-        "queue (waits for a worker, or for a slot of its upstream), waits (at a worker, behind another), app, connect, upstream (waits for the response), or responds (its response has begun)",
-      ],
+      ["PHASE", "queue (waits for a worker or an upstream), waits (at a worker, behind another), app, connect, upstream (waits for its response), or responds (has begun)"],
       ["FOR", "how long the worker has worked on it, it has been in the queue of the app, or the call to the upstream lasts", NUMBER],
       ["HELD BY", "worker, app in whose queue it is (the first 20), or upstream (the 20 oldest; also calls through doors)"],
       ["ROUTE", "pattern of its route; -: a call through a door"],

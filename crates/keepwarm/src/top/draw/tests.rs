@@ -102,7 +102,7 @@ fn each_list_has_what_it_is_for() {
     let expected = [
         "app0",
         "shop/1  ready  GET /search/*  31ms  1.0 MiB  -2.0 KiB  1         1m01s  4001",
-        "id2      GET /search/tea  responds  31ms  shop/2  /search/*",
+        "id2      GET /search/tea  responds  31ms  shop/2   /search/*",
         "GET /report         slow    9.0s ago  200     -       2.4s   app 2.2s  3, 1.9s  shop/3  /*",
         "/b     7.5    100ms",
         "up0       10.0.0.0:80   up     4          18ms",
