@@ -153,7 +153,7 @@ fn clients_that_wait_for_a_connection_are_named() {
     wait_until("there is a verdict", LONG, || {
         // Fast enough for `body_rate`.
         for holder in &mut holders {
-            holder.send(&"x".repeat(1 << 10));
+            holder.send("x".repeat(1 << 10));
         }
         seen = server.why().1;
         !ids(&seen).is_empty()
