@@ -60,8 +60,15 @@ fn ids(why: &Value) -> Vec<String> {
 /// Waits for the first verdict: it is this one, and stands alone.
 #[track_caller]
 fn expect(server: &Server, id: &str) -> Value {
+    expect_while(server, id, || ())
+}
+
+/// The same, with something that is done before each look.
+#[track_caller]
+fn expect_while(server: &Server, id: &str, mut act: impl FnMut()) -> Value {
     let mut seen = Value::Null;
     wait_until("there is a verdict", LONG, || {
+        act();
         seen = server.why().1;
         !ids(&seen).is_empty()
     });
@@ -108,13 +115,7 @@ fn what_cannot_be_known_is_status_2() {
 fn an_app_that_fails_is_named_with_the_reason() {
     let server = start("127.0.0.1:1");
     let mut client = server.client();
-    let mut seen = Value::Null;
-    wait_until("there is a verdict", LONG, || {
-        assert_eq!(client.ask(get("/raise")).status, 500);
-        seen = server.why().1;
-        !ids(&seen).is_empty()
-    });
-    assert_eq!(ids(&seen), ["app_failing"], "{seen:#}");
+    let seen = expect_while(&server, "app_failing", || assert_eq!(client.ask(get("/raise")).status, 500));
     let evidence = seen["findings"][0]["evidence"].as_str().unwrap_or_default();
     assert!(
         evidence.contains(" % of the requests of app failed") && evidence.contains(": app_error "),
@@ -140,25 +141,18 @@ fn workers_that_crash_are_named() {
 /// No request waits, and no time is long: what clients wait for is in the kernel.
 #[test]
 fn clients_that_wait_for_a_connection_are_named() {
-    let limits = "connections = 2\n[listen.main]\nbind = \"127.0.0.1:0\"\n";
-    let server = start_with("127.0.0.1:1", |config| {
-        format!("[server.limits]\n{}", config.replacen("[listen.main]\nbind = \"127.0.0.1:0\"\n", limits, 1))
-    });
+    let server = start_with("127.0.0.1:1", |config| format!("[server.limits]\nconnections = 2\n{config}"));
     let mut holders: Vec<_> = (0..2).map(|_| server.client()).collect();
     for holder in &mut holders {
         holder.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n");
     }
     let _waits = server.client();
-    let mut seen = Value::Null;
-    wait_until("there is a verdict", LONG, || {
+    let seen = expect_while(&server, "connection_limit", || {
         // Fast enough for `body_rate`.
         for holder in &mut holders {
             holder.send("x".repeat(1 << 10));
         }
-        seen = server.why().1;
-        !ids(&seen).is_empty()
     });
-    assert_eq!(ids(&seen), ["connection_limit"], "{seen:#}");
     let evidence = seen["findings"][0]["evidence"].as_str().unwrap_or_default();
     assert!(
         evidence.contains("listener \"main\"") && evidence.contains("all 2 that may be open"),

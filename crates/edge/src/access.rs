@@ -44,16 +44,13 @@ impl AccessLog {
             return;
         }
         let head = &request.head;
-        let (method, target) = match request.notes.asked.as_deref() {
-            Some((method, target)) => (method.as_str(), target.as_slice()),
-            None => (head.method.as_str(), head.target()),
-        };
+        let (method, target) = request.asked();
         let forwarded = request.notes.forwarded.as_ref().map(|forwarded| forwarded.client.to_string());
         let record = AccessRecord {
             time: SystemTime::now(),
             client: forwarded.as_deref().unwrap_or(request.peer().client_text().0),
             user: request.notes.routed.user.as_deref(),
-            method,
+            method: method.as_str(),
             target,
             version: match head.version {
                 _ if request.is_http2() => "HTTP/2.0",

@@ -85,18 +85,14 @@ fn is_slow(notes: &RequestContext, meter: Option<&RouteMeter>) -> bool {
 }
 
 fn timeline(request: &Request, outcome: &Outcome, meter: Option<&RouteMeter>) -> RequestTimeline {
-    let head = &request.head;
-    let (method, target) = match request.notes.asked.as_deref() {
-        Some((method, target)) => (method.as_str(), target.as_slice()),
-        None => (head.method.as_str(), head.target()),
-    };
+    let (method, target) = request.asked();
     RequestTimeline {
         end: SystemTime::now(),
         received: request.received().into_std(),
         elapsed: outcome.elapsed,
         id: RequestId::new(request.number()),
         trace: own_trace(request),
-        method: if target.is_empty() { "" } else { method }.into(),
+        method: if target.is_empty() { "" } else { method.as_str() }.into(),
         path: kept_path(target),
         status: outcome.status,
         reason: access::reason(request, outcome),

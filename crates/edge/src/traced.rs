@@ -72,10 +72,7 @@ pub(crate) fn finish(request: &Request, outcome: &Outcome, trace: &RequestTrace)
 
 fn span(request: &Request, outcome: &Outcome, trace: &RequestTrace, failed: bool) -> RequestSpan {
     let head = &request.head;
-    let (method, target) = match request.notes.asked.as_deref() {
-        Some((method, target)) => (method, target.as_slice()),
-        None => (&head.method, head.target()),
-    };
+    let (method, target) = request.asked();
     RequestSpan {
         context: trace.context,
         span: trace.span,

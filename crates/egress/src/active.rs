@@ -150,10 +150,7 @@ impl Slots {
 
 impl Slot {
     fn fill(&mut self, request: &Request) {
-        let (method, target) = match request.notes.asked.as_deref() {
-            Some((method, target)) => (method, target.as_slice()),
-            None => (&request.head.method, request.head.target()),
-        };
+        let (method, target) = request.asked();
         // One byte more than is shown tells that it was cut.
         let shown = target.get(..=LONGEST_PATH).unwrap_or(target);
         self.target.clear();

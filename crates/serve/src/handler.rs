@@ -391,6 +391,14 @@ impl Request {
         self.received
     }
 
+    /// Method and target as the client sent them, whatever path is served instead.
+    pub fn asked(&self) -> (&http::Method, &[u8]) {
+        match self.notes.asked.as_deref() {
+            Some((method, target)) => (method, target),
+            None => (&self.head.method, self.head.target()),
+        }
+    }
+
     /// Its number among the requests of this process: the front of a request id.
     pub fn number(&self) -> u64 {
         self.number
