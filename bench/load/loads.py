@@ -3,6 +3,7 @@
 Each load says how many requests got a response; CPU time is the server's own.
 """
 
+import contextlib
 import json
 import pathlib
 import re
@@ -25,8 +26,7 @@ def wrk(server, connections, seconds, path="/", headers=()):
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True)
     # Under TLS all connections are made first.
     time.sleep(max(seconds, LEAST_OF_TLS) if server.origin.startswith("https") else seconds)
-    process.send_signal(signal.SIGINT)
-    output = process.communicate(timeout=30)[0]
+    output = interrupted(process)
     total = re.search(r"(\d+) requests in", output)
     rate = re.search(r"Requests/sec:\s+([\d.]+)", output)
     if not total or not rate or int(total[1]) == 0:
@@ -35,6 +35,17 @@ def wrk(server, connections, seconds, path="/", headers=()):
         raise SystemExit(f"{server.name}: some responses were no success:\n{output}")
     errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", output)
     return int(total[1]), float(rate[1]), sum(map(int, errors.groups())) if errors else 0
+
+
+def interrupted(process):
+    """What it prints when it is interrupted. wrk misses a signal while it starts its threads, which takes a busy machine a while: then again."""
+    for _ in range(30):
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=1)[0]
+    process.kill()
+    process.wait()
+    raise SystemExit("wrk does not end when it is interrupted")
 
 
 def h2load(server, streams, seconds):
